@@ -1,0 +1,270 @@
+"""`report.html`: one page, no scripts, no outside files, made from `report.json` alone."""
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from services.cli.report import plots
+
+Report = Mapping[str, Any]
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #22252b; background: #fbfaf7;
+       max-width: 60rem; margin: 2.5rem auto; padding: 0 1.25rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .5rem; }
+.lead { color: #555c66; margin: 0 0 1.6rem; max-width: 46rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e2dc; }
+th { font-weight: 600; color: #555c66; } th:first-child, td:first-child { text-align: left; }
+tr.served td { background: #eaf3f5; } .ci { color: #7a828c; font-size: .82em; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem; }
+.tile { background: #fff; border: 1px solid #e4e2dc; border-radius: 8px; padding: .7rem .9rem; }
+.tile b { display: block; font-size: 1.35rem; } .tile span { color: #555c66; font-size: .85rem; }
+figure { margin: .6rem 0; } figure svg { max-width: 100%; height: auto; }
+figcaption { color: #555c66; font-size: .88rem; }
+.yes { color: #1d7a4f; font-weight: 600; } code { background: #f0eee8; padding: 0 .25rem; }
+"""
+
+
+def _estimate(metric: Mapping[str, Any] | None, digits: int = 4) -> str:
+    if metric is None or metric.get("value") is None:
+        reason = "" if metric is None else str(metric.get("reason") or "")
+        return f'<span class="ci" title="{html.escape(reason)}">undefined</span>'
+    text = f"{metric['value']:.{digits}f}"
+    if metric.get("low") is not None:
+        text += (
+            f' <span class="ci">[{metric["low"]:.{digits}f}, {metric["high"]:.{digits}f}]</span>'
+        )
+    return text
+
+
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, marked: frozenset[int] = frozenset()
+) -> str:
+    """Cells are HTML already; the caller escapes what came from data."""
+    lines = ["<table><tr>", *(f"<th>{cell}</th>" for cell in head), "</tr>"]
+    for number, row in enumerate(rows):
+        kind = ' class="served"' if number in marked else ""
+        lines.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
+    return "".join([*lines, "</table>"])
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+
+
+def _tiles(pairs: Iterable[tuple[str, str]]) -> str:
+    inner = (
+        f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in pairs
+    )
+    return f'<div class="tiles">{"".join(inner)}</div>'
+
+
+def _headline(report: Report) -> str:
+    load, fm = report["load"], report["fm"]["test"]["purchase"]
+    served = next(row for row in report["verticals"] if row["row"] == report["bundle"]["row"])
+    ratio = served["transfer_ratio"]
+    return _tiles(
+        [
+            (f"{fm['auc']['value']:.3f}", "foundation model AUC, test weeks"),
+            (f"{served['test']['purchase']['auc']['value']:.3f}", "served vertical's AUC"),
+            ("n/a" if ratio is None else f"{ratio:.2f}", "transfer ratio of the served row"),
+            (
+                f"{load['steady']['p50_ms']:.1f} / {load['steady']['p99_ms']:.1f} ms",
+                f"p50 / p99 at {load['rate_qps']:g} requests/s, {load['num_candidates']} candidates",
+            ),
+            (f"{report['parity']['max_abs_difference']:.1e}", "largest offline-online difference"),
+        ]
+    )
+
+
+def _data(report: Report) -> str:
+    data = report["data"]
+    counts = [
+        ("impressions", data["num_impressions"]),
+        ("users", data["num_users"]),
+        ("items", data["num_items"]),
+        *((f"{name} events", count) for name, count in data["events"].items()),
+    ]
+    windows = [
+        (html.escape(name), f"{w['rows']:,}", f"{w['rate_frac']:.3f}")
+        for name, w in data["windows"].items()
+    ]
+    return (
+        "<h2>What was read</h2>"
+        + _tiles((f"{count:,}", name) for name, count in counts)
+        + "<br>"
+        + _table(("window", "impressions", "purchase rate"), windows)
+        + f"<p class='lead'>{html.escape(data['caveat'])}</p>"
+    )
+
+
+METRICS = ("ne", "auc", "gauc", "calibration")
+
+
+def _quality(report: Report) -> str:
+    rows = [
+        (html.escape(name), *(_estimate(result["purchase"].get(m)) for m in METRICS), "")
+        for name, result in report["baselines"].items()
+    ]
+    rows.append(
+        (
+            "foundation model",
+            *(_estimate(report["fm"]["test"]["purchase"].get(m)) for m in METRICS),
+            "1",
+        )
+    )
+    marked = set()
+    for row in report["verticals"]:
+        if row["row"] == report["bundle"]["row"]:
+            marked.add(len(rows))
+        ratio = row["transfer_ratio"]
+        cells = (_estimate(row["test"]["purchase"].get(m)) for m in METRICS)
+        rows.append((html.escape(row["row"]), *cells, "n/a" if ratio is None else f"{ratio:.3f}"))
+    head = (
+        "model, objective <code>purchase</code>",
+        "NE",
+        "AUC",
+        "gAUC",
+        "calibration",
+        "transfer",
+    )
+    note = (
+        "Test weeks only. Brackets are 95 % intervals from resampling users. Lower NE is better, "
+        "1.0 predicts the base rate. Transfer = (NE base − NE row) / (NE base − NE foundation "
+        "model). The shaded row is served. <code>raw</code> is the control: the same encoder over "
+        "the same events without the foundation model's vectors."
+    )
+    return (
+        "<h2>Ranking quality</h2>"
+        + _table(head, rows, marked=frozenset(marked))
+        + f"<p class='lead'>{note}</p>"
+    )
+
+
+def _quality_plots(report: Report) -> str:
+    served = {report["bundle"]["row"], "foundation model"}
+    bars: list[plots.Bar] = []
+    named = [*report["baselines"].items(), ("foundation model", report["fm"]["test"])]
+    named += [(row["row"], row["test"]) for row in report["verticals"]]
+    for name, result in named:
+        ne = result["purchase"]["ne"]
+        bars.append((name, ne["value"], ne["low"], ne["high"]))
+    ratios: list[plots.Bar] = [
+        (row["row"], row["transfer_ratio"], None, None)
+        for row in report["verticals"]
+        if row["transfer_ratio"] is not None
+    ]
+    ne_plot = plots.ranked_bars(
+        bars,
+        xlabel="normalised entropy on test weeks (lower is better)",
+        highlight=served,
+        reference=1.0,
+    )
+    ratio_plot = plots.ranked_bars(ratios, xlabel="transfer ratio", highlight=served, reference=0.0)
+    return _figure(ne_plot, "NE by model. Dashed: a model that predicts the base rate.") + _figure(
+        ratio_plot, "How much of the foundation model's gain reaches each vertical model."
+    )
+
+
+def _other_objectives(report: Report) -> str:
+    rows = []
+    for objective, result in report["fm"]["test"].items():
+        if objective != "purchase":
+            rows.append(
+                (
+                    f"foundation model, {html.escape(objective)}",
+                    *(_estimate(result.get(m)) for m in METRICS),
+                )
+            )
+        for surface, cut in report["fm"]["by_surface"].get(objective, {}).items():
+            label = f"foundation model, {html.escape(objective)} on {html.escape(surface)}"
+            rows.append((label, *(_estimate(cut.get(m)) for m in METRICS)))
+    for row in report["verticals"]:
+        for objective, result in row["test"].items():
+            if objective != "purchase":
+                label = f"{html.escape(row['row'])}, {html.escape(objective)}"
+                rows.append((label, *(_estimate(result.get(m)) for m in METRICS)))
+    return "<h2>By objective and surface</h2>" + _table(
+        ("slice", "NE", "AUC", "gAUC", "calibration"), rows
+    )
+
+
+def _serving(report: Report) -> str:
+    load, replay, parity = report["load"], report["replay"], report["parity"]
+    curve = plots.latency_curve(load["phases"], budget_ms=load["budget_ms"])
+    tiers = plots.share_bar(
+        replay["tier_share"], title="share of candidates by lookup tier, replay"
+    )
+    count_names = ("planned", "ok", "degraded", "refused", "failed", "late")
+    counts = [
+        (name, *(f"{p['counts'][name]:,}" for name in count_names))
+        for name, p in load["phases"].items()
+    ]
+    timing = (
+        f"Engine <code>{html.escape(report['bundle']['engine'])}</code>. {load['requests']:,} requests "
+        f"with {load['num_candidates']} candidates at {load['rate_qps']:g} a second, open loop (Poisson), "
+        "latency counted from the moment each request was due. Half-way the precompute worker was "
+        "killed and the store emptied."
+    )
+    agree = (
+        f"{parity['rows']:,} test rows scored through the endpoint differ from the offline scores by at "
+        f"most {parity['max_abs_difference']:.2e} (declared tolerance {parity['tolerance']:.0e}). "
+        f"{replay['requests']:,} real test-week baskets replayed against the live worker: AUC "
+        f"{_estimate(replay['auc'])}."
+    )
+    return (
+        "<h2>Serving</h2>"
+        + f"<p>{timing}</p>"
+        + _figure(curve, "Latency by percentile before and after the fault.")
+        + _table(("phase", *count_names), counts)
+        + _figure(tiers, "Where each candidate's pair vector came from.")
+        + f"<p>{agree}</p>"
+    )
+
+
+def _basket(report: Report) -> str:
+    basket = report["basket"]
+    rows = [
+        (
+            str(line["rank"]),
+            html.escape(line["label"]),
+            f"{line['p']:.4f}",
+            html.escape(line["tier"]),
+            '<span class="yes">bought</span>' if line["bought"] else "",
+        )
+        for line in basket["lines"]
+    ]
+    intro = f"User {html.escape(str(basket['user']))}, {html.escape(basket['when'])}."
+    return (
+        "<h2>One ranked basket</h2>"
+        + f"<p>{intro}</p>"
+        + _table(("rank", "product", "p(purchase)", "tier", ""), rows)
+    )
+
+
+def _run(report: Report) -> str:
+    steps = [(html.escape(name), f"{seconds:.1f}") for name, seconds in report["seconds"].items()]
+    machine = ", ".join(f"{k} {v}" for k, v in report["machine"].items())
+    return (
+        "<h2>The run</h2>"
+        + _table(("step", "seconds"), steps)
+        + f"<p class='lead'>{html.escape(machine)}. Commit {html.escape(report['commit'])}. "
+        + f"Schema {report['schema_id']}, space {report['space_id']}, "
+        + f"bundle {html.escape(report['bundle']['id'])}.</p>"
+    )
+
+
+def render_page(report: Report) -> str:
+    """The page of a run as HTML text; every figure on it comes from the report."""
+    title = f"Gemcutter: {report['title']}"
+    sections = (_data, _quality, _quality_plots, _other_objectives, _serving, _basket, _run)
+    body = "".join(section(report) for section in sections)
+    return (
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        f"<meta name='viewport' content='width=device-width'><title>{html.escape(title)}</title>"
+        f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>"
+        f"<p class='lead'>{html.escape(report['created_at'])}. From a real event log to a ranked "
+        f"answer.</p>{_headline(report)}{body}</html>\n"
+    )
