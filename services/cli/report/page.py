@@ -72,7 +72,7 @@ def _headline(report: Report) -> str:
             ("n/a" if ratio is None else f"{ratio:.2f}", "transfer ratio of the served row"),
             (
                 f"{load['steady']['p50_ms']:.1f} / {load['steady']['p99_ms']:.1f} ms",
-                f"p50 / p99 at {load['rate_qps']:g} requests/s, {load['num_candidates']} candidates",
+                f"p50 / p99, {load['rate_qps']:g} requests/s of {load['num_candidates']} candidates",
             ),
             (f"{report['parity']['max_abs_difference']:.1e}", "largest offline-online difference"),
         ]
@@ -132,7 +132,7 @@ def _quality(report: Report) -> str:
     )
     note = (
         "Test weeks only. Brackets are 95 % intervals from resampling users. Lower NE is better, "
-        "1.0 predicts the base rate. Transfer = (NE base − NE row) / (NE base − NE foundation "
+        "1.0 predicts the base rate. Transfer = (NE base - NE row) / (NE base - NE foundation "
         "model). The shaded row is served. <code>raw</code> is the control: the same encoder over "
         "the same events without the foundation model's vectors."
     )
@@ -203,14 +203,14 @@ def _serving(report: Report) -> str:
         for name, p in load["phases"].items()
     ]
     timing = (
-        f"Engine <code>{html.escape(report['bundle']['engine'])}</code>. {load['requests']:,} requests "
-        f"with {load['num_candidates']} candidates at {load['rate_qps']:g} a second, open loop (Poisson), "
-        "latency counted from the moment each request was due. Half-way the precompute worker was "
+        f"Engine <code>{html.escape(report['bundle']['engine'])}</code>. {load['requests']:,} "
+        f"requests of {load['num_candidates']} candidates at {load['rate_qps']:g} a second, "
+        "open loop (Poisson), latency counted from the moment each request was due. Half-way the precompute worker was "
         "killed and the store emptied."
     )
     agree = (
-        f"{parity['rows']:,} test rows scored through the endpoint differ from the offline scores by at "
-        f"most {parity['max_abs_difference']:.2e} (declared tolerance {parity['tolerance']:.0e}). "
+        f"{parity['rows']:,} test rows scored through the endpoint differ from the offline scores "
+        f"by at most {parity['max_abs_difference']:.2e} (declared tolerance {parity['tolerance']:.0e}). "
         f"{replay['requests']:,} real test-week baskets replayed against the live worker: AUC "
         f"{_estimate(replay['auc'])}."
     )
