@@ -72,7 +72,7 @@ def _headline(report: Report) -> str:
             ("n/a" if ratio is None else f"{ratio:.2f}", "transfer ratio of the served row"),
             (
                 f"{load['steady']['p50_ms']:.1f} / {load['steady']['p99_ms']:.1f} ms",
-                f"p50 / p99, {load['rate_qps']:g} requests/s of {load['num_candidates']} candidates",
+                f"p50 / p99, {load['rate_qps']:g} a second, {load['num_candidates']} candidates",
             ),
             (f"{report['parity']['max_abs_difference']:.1e}", "largest offline-online difference"),
         ]
@@ -205,13 +205,14 @@ def _serving(report: Report) -> str:
     timing = (
         f"Engine <code>{html.escape(report['bundle']['engine'])}</code>. {load['requests']:,} "
         f"requests of {load['num_candidates']} candidates at {load['rate_qps']:g} a second, "
-        "open loop (Poisson), latency counted from the moment each request was due. Half-way the precompute worker was "
-        "killed and the store emptied."
+        "open loop (Poisson), latency counted from the moment each request was due. Half-way the "
+        "precompute worker was killed and the store emptied."
     )
     agree = (
         f"{parity['rows']:,} test rows scored through the endpoint differ from the offline scores "
-        f"by at most {parity['max_abs_difference']:.2e} (declared tolerance {parity['tolerance']:.0e}). "
-        f"{replay['requests']:,} real test-week baskets replayed against the live worker: AUC "
+        f"by at most {parity['max_abs_difference']:.2e} (declared tolerance "
+        f"{parity['tolerance']:.0e}). {replay['requests']:,} real test-week baskets replayed "
+        "against the live worker: AUC "
         f"{_estimate(replay['auc'])}."
     )
     return (
