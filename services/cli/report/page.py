@@ -17,7 +17,8 @@ h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e2dc; }
 th { font-weight: 600; color: #555c66; } th:first-child, td:first-child { text-align: left; }
-tr.served td { background: #eaf3f5; } .ci { color: #7a828c; font-size: .82em; }
+tr.served td { background: #eaf3f5; } 
+.ci { color: #7a828c; font-size: .8em; display: block; white-space: nowrap; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem; }
 .tile { background: #fff; border: 1px solid #e4e2dc; border-radius: 8px; padding: .7rem .9rem; }
 .tile b { display: block; font-size: 1.35rem; } .tile span { color: #555c66; font-size: .85rem; }
@@ -145,24 +146,26 @@ def _quality(report: Report) -> str:
 
 def _quality_plots(report: Report) -> str:
     served = {report["bundle"]["row"], "foundation model"}
-    bars: list[plots.Bar] = []
+    points: list[plots.Point] = []
     named = [*report["baselines"].items(), ("foundation model", report["fm"]["test"])]
     named += [(row["row"], row["test"]) for row in report["verticals"]]
     for name, result in named:
         ne = result["purchase"]["ne"]
-        bars.append((name, ne["value"], ne["low"], ne["high"]))
-    ratios: list[plots.Bar] = [
+        points.append((name, ne["value"], ne["low"], ne["high"]))
+    ratios: list[plots.Point] = [
         (row["row"], row["transfer_ratio"], None, None)
         for row in report["verticals"]
         if row["transfer_ratio"] is not None
     ]
-    ne_plot = plots.ranked_bars(
-        bars,
+    ne_plot = plots.ranked_points(
+        points,
         xlabel="normalised entropy on test weeks (lower is better)",
         highlight=served,
         reference=1.0,
     )
-    ratio_plot = plots.ranked_bars(ratios, xlabel="transfer ratio", highlight=served, reference=0.0)
+    ratio_plot = plots.ranked_points(
+        ratios, xlabel="transfer ratio", highlight=served, reference=0.0
+    )
     return _figure(ne_plot, "NE by model. Dashed: a model that predicts the base rate.") + _figure(
         ratio_plot, "How much of the foundation model's gain reaches each vertical model."
     )

@@ -7,9 +7,10 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 INK, ACCENT, MUTED, CONTRAST = "#22252b", "#1f6f8b", "#a9b4bd", "#c8553d"
-STYLE = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -22,12 +23,14 @@ STYLE = {
     "svg.fonttype": "none",
 }
 
-Bar = tuple[str, float, float | None, float | None]
+Point = tuple[str, float, float | None, float | None]
 
 
 def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(
+        buffer, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None}
+    )
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
@@ -37,42 +40,43 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _interval(bars: Sequence[Bar]) -> list[list[float]]:
+def _interval(points: Sequence[Point]) -> list[list[float]]:
     """Distances from each value down to its low and up to its high, as matplotlib wants them."""
-    below = [max(0.0, value - low) if low is not None else 0.0 for _, value, low, _ in bars]
-    above = [max(0.0, high - value) if high is not None else 0.0 for _, value, _, high in bars]
+    below = [max(0.0, value - low) if low is not None else 0.0 for _, value, low, _ in points]
+    above = [max(0.0, high - value) if high is not None else 0.0 for _, value, _, high in points]
     return [below, above]
 
 
-def ranked_bars(bars: Sequence[Bar], *, xlabel: str, highlight: set[str], reference: float) -> str:
-    """Horizontal bars with 95 % intervals and a line at a reference value.
+def ranked_points(
+    points: Sequence[Point], *, xlabel: str, highlight: set[str], reference: float
+) -> str:
+    """Values with their 95 % intervals, a row each, and a line at a reference value.
+
+    Points rather than bars: the axis need not start at zero.
 
     Args:
-        bars: (label, value, low, high), drawn from the top in this order.
+        points: (label, value, low, high), drawn from the top in this order.
         xlabel: what the axis shows, with its unit.
         highlight: labels drawn in the accent colour.
         reference: where the vertical line stands.
     """
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(6.2, 0.34 * len(bars) + 0.9)
-        positions = range(len(bars))
-        axes.barh(
-            positions,
-            [bar[1] for bar in bars],
-            xerr=_interval(bars),
-            color=[ACCENT if bar[0] in highlight else MUTED for bar in bars],
-            error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
-            height=0.62,
-        )
-        axes.set_yticks(positions, [bar[0] for bar in bars])
+        figure, axes = _figure(6.2, 0.3 * len(points) + 0.9)
+        rows = range(len(points))
+        values = [point[1] for point in points]
+        colours = [ACCENT if point[0] in highlight else MUTED for point in points]
+        axes.hlines(rows, [reference] * len(points), values, color=colours, linewidth=1)
+        spread = _interval(points)
+        axes.errorbar(values, rows, xerr=spread, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+        axes.scatter(values, rows, color=colours, s=42, zorder=3)
+        axes.set_yticks(rows, [point[0] for point in points])
         axes.invert_yaxis()
-        ends = [v for _, value, low, high in bars for v in (value, low, high) if v is not None]
-        low, high = min([*ends, reference]), max([*ends, reference])
-        margin = 0.08 * (high - low or 1.0)
-        axes.set_xlim(low - margin, high + 2.2 * margin)
-        for position, (_, value, _, top) in zip(positions, bars, strict=True):
-            axes.text((top or value) + margin / 3, position, f"{value:.4g}", va="center", size=8)
         axes.axvline(reference, color=CONTRAST, linewidth=1, linestyle="--")
+        twin = axes.twinx()
+        twin.set_ylim(axes.get_ylim())
+        twin.set_yticks(rows, [f"{value:.4g}" for value in values])
+        twin.tick_params(length=0)
+        twin.spines["right"].set_visible(False)
         axes.set_xlabel(xlabel)
         return _svg(figure)
 
@@ -93,9 +97,11 @@ def latency_curve(phases: Mapping[str, Mapping[str, Any]], *, budget_ms: float) 
             axes.plot(nines, [ms for _, ms in points], label=name, color=colour, linewidth=1.6)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter())
         ticks = {"p50": 2, "p90": 10, "p99": 100, "p99.9": 1000}
         axes.set_xticks(list(ticks.values()), list(ticks))
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
         axes.axhline(budget_ms, color=INK, linewidth=0.8, linestyle=":")
         axes.text(1.0, budget_ms * 1.05, f"budget {budget_ms:g} ms", size=8)
         axes.set_ylabel("latency from intended send, ms")
