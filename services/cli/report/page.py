@@ -17,7 +17,7 @@ h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e2dc; }
 th { font-weight: 600; color: #555c66; } th:first-child, td:first-child { text-align: left; }
-tr.served td { background: #eaf3f5; } 
+tr.served td { background: #eaf3f5; }
 .ci { color: #7a828c; font-size: .8em; display: block; white-space: nowrap; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem; }
 .tile { background: #fff; border: 1px solid #e4e2dc; border-radius: 8px; padding: .7rem .9rem; }
