@@ -1,4 +1,4 @@
-"""Progress bars for long work, and the plain lines that stand for them where there is no terminal."""
+"""Progress bars for long work, and plain lines in their place where there is no terminal."""
 
 import time
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from pathlib import Path
 class RunFolder:
     """The folder of one run, `runs/quickstart` by default.
 
-    Every step writes its own part and reads the parts before it, so any step can be run again alone.
+    Every step writes its own part and reads those before it, so any step can be run again alone.
     """
 
     root: Path
