@@ -1,0 +1,1 @@
+"""Open-loop load against the ranking service, seen from outside."""
