@@ -213,7 +213,7 @@ class _Rows:
         loss = -np.where(self.y == 1, np.log(clipped), np.log1p(-clipped))
         columns = (self.w * loss, self.w, self.w * self.y, self.w * self.p)
         num_users = int(user_index.max(initial=0)) + 1
-        return np.stack([np.bincount(user_index, c, minlength=num_users) for c in columns], axis=1)
+        return np.stack([_sum_by(user_index, c, num_users) for c in columns], axis=1)
 
 
 def _require(values: DoubleArray, is_good: npt.NDArray[np.bool_], expected: str) -> None:
@@ -238,7 +238,13 @@ def _draw_users(num_users: int, num_bootstrap: int, seed: int) -> DoubleArray:
 
 def _ratio(top: DoubleArray, bottom: DoubleArray) -> DoubleArray:
     """Divide, with not-a-number where the bottom is 0 or less."""
-    return np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom > 0)
+    ratio = np.full(len(top), np.nan)
+    np.divide(top, bottom, out=ratio, where=bottom > 0)
+    return ratio
+
+
+def _sum_by(index: IntArray, values: DoubleArray, num_groups: int) -> DoubleArray:
+    return np.bincount(index, values, minlength=num_groups).astype(np.float64)
 
 
 def _normalized_entropy(sums: DoubleArray) -> DoubleArray:
@@ -298,15 +304,15 @@ def _grouped_auc(rows: _Rows, group: IntArray, num_groups: int) -> _GroupedAuc:
     tie = np.cumsum(is_first) - 1
     num_ties = int(tie[-1]) + 1 if len(tie) else 0
     tie_group = group[is_first]
-    tie_negative = np.bincount(tie, negative, minlength=num_ties)
-    sum_positive = np.bincount(group, positive, minlength=num_groups)
-    sum_negative = np.bincount(group, negative, minlength=num_groups)
+    tie_negative = _sum_by(tie, negative, num_ties)
+    sum_positive = _sum_by(group, positive, num_groups)
+    sum_negative = _sum_by(group, negative, num_groups)
     # Negatives below a tie: all below in the order, less those of the groups before this one.
     below = np.cumsum(tie_negative) - tie_negative
     below -= (np.cumsum(sum_negative) - sum_negative)[tie_group]
-    wins = np.bincount(tie, positive, minlength=num_ties) * (below + 0.5 * tie_negative)
+    wins = _sum_by(tie, positive, num_ties) * (below + 0.5 * tie_negative)
     pairs = sum_positive * sum_negative
-    values = _ratio(np.bincount(tie_group, wins, minlength=num_groups), pairs)
+    values = _ratio(_sum_by(tie_group, wins, num_groups), pairs)
     return _GroupedAuc(values, np.where(pairs > 0, sum_positive + sum_negative, 0.0))
 
 

@@ -127,9 +127,9 @@ class Segment:
         Cost: O(N log T) and O(L); plus the events inside the user's longest delay.
         """
         low, high, delay_ms = self._ranges(user_keys)
-        stop = _first_not_before(self.events.at_ms, low, high, at_ms)
+        stop = first_not_before(self.events.at_ms, low, high, at_ms)
         # Events at or before the moment less the user's longest delay have all arrived.
-        sure = _first_not_before(self.events.at_ms, low, stop, at_ms - delay_ms + 1)
+        sure = first_not_before(self.events.at_ms, low, stop, at_ms - delay_ms + 1)
         sure = np.where(delay_ms > 0, sure, stop)
         rows, recent = _expand(sure, stop - sure)
         has_arrived = self.events.arrival_ms[recent] <= at_ms[rows]
@@ -200,8 +200,14 @@ def row_offsets(rows: IntArray, num_rows: int) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _first_not_before(values: IntArray, low: IntArray, high: IntArray, bound: IntArray) -> IntArray:
-    """Give, for each row, the first index in [low, high) whose value is at or above its bound."""
+def first_not_before(values: IntArray, low: IntArray, high: IntArray, bound: IntArray) -> IntArray:
+    """Give, for each row, the first index in [low, high) whose value is at or above its bound.
+
+    Values are sorted inside every range; a row without such a value gets its high. A range may
+    end anywhere up to the length of values.
+
+    Cost: O(N log T), T the longest range.
+    """
     low, high = low.copy(), high.copy()
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         middle = (low + high) >> 1

@@ -1,0 +1,1 @@
+"""The foundation model: data, Kunlun, training, baselines, and what it passes on."""

@@ -1,0 +1,1 @@
+"""Opponents that a learned history has to beat."""

@@ -1,0 +1,1 @@
+"""Public logs in the layout that the loader reads."""
