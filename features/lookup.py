@@ -3,7 +3,7 @@
 For every candidate the first tier that has something visible answers, in the order of `Tier`. An
 entry is visible to a request if its time is strictly before the request and not more than the hard
 time to live before it. The tier, the age and the similarity go to the model as inputs and to the
-caller in the answer, because a vector of a similar item is worth something else than the pair's own.
+caller in the answer, because a similar item's vector is worth something else than the pair's own.
 
 Must not know: where the entries came from, or what a code stands for.
 """
@@ -215,9 +215,7 @@ def _similar_pair(item_keys: IntArray, codes: IntArray, pairs: PairState) -> Int
     """
     known = np.flatnonzero(pairs.similarity_codes >= FIRST)
     order = known[
-        np.lexsort(
-            (pairs.item_keys[known], -pairs.at_ms[known], pairs.similarity_codes[known])
-        )
+        np.lexsort((pairs.item_keys[known], -pairs.at_ms[known], pairs.similarity_codes[known]))
     ]
     groups, starts = np.unique(pairs.similarity_codes[order], return_index=True)
     group = _place(codes, groups)

@@ -58,8 +58,8 @@ MAX_COUNT = MAX_DIM = 2**16 - 1
 _HEADER = struct.Struct("<4sBBBBHHIqq8s")
 _CRC_OFFSET, _CRC_END = 12, 16
 _ENTRY_BYTES = 16
-_DTYPE_CODES: dict[VectorDtype, int] = {"int4": 1, "int8": 2, "fp16": 3}
-_DTYPE_NAMES = {code: name for name, code in _DTYPE_CODES.items()}
+DTYPE_CODES: dict[VectorDtype, int] = {"int4": 1, "int8": 2, "fp16": 3}
+_DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
 _SPACE_ID = re.compile("[0-9a-f]{16}")
 
 
@@ -125,6 +125,11 @@ def vector_bytes(dim: int, dtype: VectorDtype) -> int:
     return dim if dtype == "int8" else 2 * dim
 
 
+def blob_bytes(dim: int, dtype: VectorDtype, count: int) -> int:
+    """Size of a blob."""
+    return HEADER_BYTES + count * (_ENTRY_BYTES + vector_bytes(dim, dtype))
+
+
 def quantise(z: FloatArray, dtype: VectorDtype) -> ByteArray:
     """Pack the values of vectors.
 
@@ -140,7 +145,8 @@ def quantise(z: FloatArray, dtype: VectorDtype) -> ByteArray:
         row = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
         raise CodecError(f"vector {row} of {len(z)}: expected finite values, got {z[row].tolist()}")
     if dtype == "fp16":
-        return np.clip(z, -1, 1).astype("<f2").view(np.uint8).reshape(len(z), 2 * z.shape[1])
+        halves: ByteArray = np.clip(z, -1, 1).astype("<f2").view(np.uint8)
+        return halves.reshape(len(z), 2 * z.shape[1])
     if dtype == "int8":
         return np.clip(np.rint(z * np.float32(127)), -127, 127).astype(np.int8).view(np.uint8)
     levels = (np.clip(np.rint(z * np.float32(8)), -8, 7) + 8).astype(np.uint8)
@@ -192,7 +198,7 @@ def pack_blob(blob: VectorBlob, dtype: VectorDtype) -> bytes:
             quantise(blob.z, dtype).tobytes(),
         )
     )
-    fields = (_DTYPE_CODES[dtype], 0, blob.z.shape[1], len(blob))
+    fields = (DTYPE_CODES[dtype], 0, blob.z.shape[1], len(blob))
     names = (int(blob.at_ms[0]), blob.owner, space_bytes(blob.space_id))
     header = _HEADER.pack(MAGIC, LAYOUT_VERSION, blob.kind, *fields, 0, *names)
     crc = checksum(header + body)
@@ -227,7 +233,7 @@ def unpack_blob(
         (got_kind != kind, MissingReason.KIND),
         (got_space != space, MissingReason.SPACE),
         (got_owner != owner, MissingReason.OWNER),
-        (code != _DTYPE_CODES[dtype], MissingReason.DTYPE),
+        (code != DTYPE_CODES[dtype], MissingReason.DTYPE),
         (got_dim != dim, MissingReason.DIM),
     ):
         if is_wrong:
@@ -272,16 +278,13 @@ def _find_damage(data: bytes) -> MissingReason | None:
         return MissingReason.BAD_MAGIC
     if layout != LAYOUT_VERSION:
         return MissingReason.LAYOUT
-    dtype = _DTYPE_NAMES.get(code)
-    if dtype is None:
+    if code not in _DTYPE_NAMES:
         return MissingReason.DTYPE
-    expected_bytes = HEADER_BYTES + count * (_ENTRY_BYTES + vector_bytes(dim, dtype))
-    if len(data) < expected_bytes:
-        return MissingReason.TRUNCATED
-    if crc != checksum(data):
-        return MissingReason.CHECKSUM
-    is_laid_out = zero == 0 and count > 0 and len(data) == expected_bytes
-    return None if is_laid_out else MissingReason.LAYOUT
+    num_lacking = blob_bytes(dim, _DTYPE_NAMES[code], count) - len(data)
+    if num_lacking <= 0 and crc == checksum(data):
+        is_laid_out = zero == 0 and count > 0 and num_lacking == 0
+        return None if is_laid_out else MissingReason.LAYOUT
+    return MissingReason.TRUNCATED if num_lacking > 0 else MissingReason.CHECKSUM
 
 
 def _split_body(data: bytes, count: int) -> tuple[IntArray, IntArray, ByteArray]:
@@ -297,8 +300,8 @@ def _has_valid_values(z: FloatArray) -> bool:
 
 
 def _require_dtype(dtype: str) -> None:
-    if dtype not in _DTYPE_CODES:
-        raise CodecError(f"vector dtype: expected one of {sorted(_DTYPE_CODES)}, got {dtype!r}")
+    if dtype not in DTYPE_CODES:
+        raise CodecError(f"vector dtype: expected one of {sorted(DTYPE_CODES)}, got {dtype!r}")
 
 
 def _require_packable(blob: VectorBlob) -> None:

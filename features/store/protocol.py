@@ -4,8 +4,9 @@ The store knows one thing about the bytes it holds: where the newest event time 
 lies (`features.packed.NEWEST_AT_OFFSET`), because "newer wins" has to be decided where the writes
 meet. Keys are built in `features.keys`, meaning is given to them in `features.vectorstore`.
 
-Errors, from `features.errors`: StoreError, with StoreTimeout (no answer in time; a write may or may
-not have happened) and StoreUnavailable (nothing there, or it refuses). Every write is safe to repeat.
+Errors, from `features.errors`: StoreError, with StoreTimeout (no answer in time; a write may or
+may not have happened) and StoreUnavailable (nothing there, or it refuses). Every write is safe to
+repeat.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class Reply:
 
     Attributes:
         values: one for each key asked for, in that order; None where there is none.
-        hashes: one for each hash asked for, in that order; field to value, empty where there is none.
+        hashes: one for each hash asked for, in that order, field to value; empty where there is
+            none.
     """
 
     values: list[bytes | None]
