@@ -1,0 +1,240 @@
+"""From values to codes and numbers: one object for training, worker and ranker.
+
+Codes 0, 1 and 2 mean padding, null and unknown in every vocabulary, whether or not nulls occurred
+when it was fitted; values start at 3. A fitted vocabulary is frozen: what it has not seen often
+enough is unknown, for ever. A hashed one needs no fit and loses nothing but collisions.
+
+It is saved as JSON, in readable form, with the hash that other artefacts carry (`encoder_id`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.arrays import FloatArray, IntArray
+from features.errors import DataError, SchemaError
+from features.schema import FeatureSpec, Schema, VocabularySpec
+
+PAD, NULL, UNKNOWN, FIRST = 0, 1, 2, 3
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """Codes of one kind of value.
+
+    Attributes:
+        spec: the schema's declaration.
+        values: fitted values as text, most frequent first; empty when hashed.
+    """
+
+    spec: VocabularySpec
+    values: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of codes, the reserved ones included."""
+        hashed = self.spec.policy == "hashed"
+        return FIRST + (self.spec.num_buckets if hashed else len(self.values))
+
+    @functools.cached_property
+    def _code_by_value(self) -> dict[str, int]:
+        return {value: FIRST + place for place, value in enumerate(self.values)}
+
+    def code(self, text: str) -> int:
+        """The code of one value that is not null."""
+        if self.spec.policy == "hashed":
+            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            return FIRST + int.from_bytes(digest, "little") % self.spec.num_buckets
+        return self._code_by_value.get(text, UNKNOWN)
+
+
+def as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Give values as the text that vocabularies hold; integers become exact decimals.
+
+    Raises:
+        DataError: values with no exact text, floating-point numbers above all.
+    """
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    if pa.types.is_dictionary(kind):
+        return as_text(pc.cast(column, kind.value_type))
+    if pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pc.cast(column, pa.string())
+    raise DataError(f"categorical values: expected text, integers or booleans, got {kind}")
+
+
+class Encoder:
+    """The vocabularies and number transforms of one schema.
+
+    Args:
+        schema_id: of the schema it was fitted for.
+        vocabularies: by name.
+    """
+
+    def __init__(self, schema_id: str, vocabularies: Mapping[str, Vocabulary]) -> None:
+        self.schema_id = schema_id
+        self._vocabularies = dict(vocabularies)
+
+    @classmethod
+    def fit(cls, schema: Schema, columns: Mapping[str, Iterable[pa.ChunkedArray]]) -> Encoder:
+        """Count values and keep those that occur often enough.
+
+        Args:
+            schema: declares the vocabularies.
+            columns: vocabulary name to every column that feeds it, training windows only.
+        """
+        vocabularies = {}
+        for spec in schema.vocabularies:
+            counts: Counter[str] = Counter()
+            if spec.policy == "fitted":
+                for column in columns.get(spec.name, ()):
+                    counted = pc.value_counts(pc.drop_null(as_text(column)))
+                    for entry in counted.to_pylist():
+                        counts[entry["values"]] += entry["counts"]
+            kept = [item for item in counts.items() if item[1] >= spec.min_count]
+            kept.sort(key=lambda item: (-item[1], item[0]))
+            values = tuple(value for value, _ in kept)
+            vocabularies[spec.name] = Vocabulary(spec=spec, values=values)
+        return cls(schema.schema_id, vocabularies)
+
+    @functools.cached_property
+    def encoder_id(self) -> str:
+        """Sixteen hexadecimal digits of the content's SHA-256."""
+        content = json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def size(self, vocabulary: str) -> int:
+        """Number of codes of a vocabulary, the three reserved ones included."""
+        return self._of(vocabulary).size
+
+    def codes(
+        self, vocabulary: str, values: pa.Array | pa.ChunkedArray | Sequence[Any]
+    ) -> IntArray:
+        """Give the codes of values; null is NULL, what is not known is UNKNOWN.
+
+        Shapes:
+            values: (N,); returns (N,), int64.
+
+        Raises:
+            DataError: values with no exact text (floating-point numbers).
+        """
+        words = self._of(vocabulary)
+        column = _as_column(values)
+        if not len(column):
+            return np.zeros(0, dtype=np.int64)
+        text = as_text(column)
+        distinct = pc.unique(text)
+        table = np.array(
+            [NULL if v is None or v == "" else words.code(v) for v in distinct.to_pylist()],
+            dtype=np.int64,
+        )
+        places = pc.index_in(text, value_set=distinct)
+        return table[np.asarray(places, dtype=np.int64)]
+
+    def numeric(
+        self, feature: FeatureSpec, values: pa.Array | pa.ChunkedArray | Sequence[Any]
+    ) -> FloatArray:
+        """Give a numeric feature's values, checked against its domain and transformed.
+
+        Raises:
+            DataError: missing without a declared default, not finite, or outside the domain, with
+                the count and the first rows.
+        """
+        column = _as_column(values)
+        try:
+            numbers = np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(f"feature {feature.name!r}: expected numbers: {error}") from error
+        missing = np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), dtype=bool)
+        if missing.any():
+            if feature.default is None:
+                problem = "values are missing and no default is declared"
+                raise _numeric_error(feature, problem, missing)
+            numbers = np.where(missing, feature.default, numbers)
+        low = -math.inf if feature.minimum is None else feature.minimum
+        high = math.inf if feature.maximum is None else feature.maximum
+        outside = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+        if outside.any():
+            found = f"values outside [{low:g}, {high:g}], such as {numbers[outside][0]!r}"
+            if feature.transform == "log1p":
+                found += " (before log1p)"
+            raise _numeric_error(feature, found, outside)
+        transformed = np.log1p(numbers) if feature.transform == "log1p" else numbers
+        return transformed.astype(np.float32)
+
+    def save(self, path: Path) -> None:
+        """Write the encoder as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._document(), indent=1), encoding="utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Encoder:
+        """Read an encoder that was saved.
+
+        Raises:
+            DataError: the file is missing, damaged, or of another format.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise DataError(f"{path}: format {document['format']}, expected {_FORMAT}")
+            vocabularies = {
+                entry["spec"]["name"]: Vocabulary(
+                    spec=VocabularySpec(**entry["spec"]), values=tuple(entry["values"])
+                )
+                for entry in document["vocabularies"]
+            }
+            return cls(document["schema_id"], vocabularies)
+        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not an encoder: {error!r}") from error
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "schema_id": self.schema_id,
+            "vocabularies": [
+                {"spec": dataclasses.asdict(words.spec), "values": list(words.values)}
+                for _, words in sorted(self._vocabularies.items())
+            ],
+        }
+
+    def _of(self, vocabulary: str) -> Vocabulary:
+        if vocabulary not in self._vocabularies:
+            known = sorted(self._vocabularies)
+            raise SchemaError(f"vocabulary {vocabulary!r}: expected one of {known}")
+        return self._vocabularies[vocabulary]
+
+
+def _as_column(values: pa.Array | pa.ChunkedArray | Sequence[Any]) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"values of mixed or unsupported types: {error}") from error
+
+
+def _numeric_error(feature: FeatureSpec, problem: str, rows: Any) -> DataError:
+    where = np.flatnonzero(rows)
+    return DataError(
+        f"feature {feature.name!r} (column {feature.column!r}, transform {feature.transform}): "
+        f"{len(where)} {problem}; first rows {where[:5].tolist()}"
+    )
