@@ -34,7 +34,8 @@ features:
   - {name: item_id, of: item, kind: categorical, column: item_id, vocabulary: item_id}
   - {name: kind, of: item, kind: categorical, column: kind, vocabulary: kind}
   - {name: brand, of: item, kind: categorical, column: brand, vocabulary: brand}
-  - {name: price, of: item, kind: numeric, column: price, transform: log1p, minimum: 0, maximum: 100, default: 3}
+  - {name: price, of: item, kind: numeric, column: price, transform: log1p, minimum: 0,
+     maximum: 100, default: 3}
   - {name: age, of: user, kind: categorical, column: age, vocabulary: age}
   - {name: slot, of: context, kind: categorical, column: slot, vocabulary: slot}
 sources:
@@ -46,7 +47,8 @@ sources:
     arrival: {column: arrived, unit: ms}
     max_length: 16
     columns:
-      - {name: quantity, kind: numeric, column: quantity, transform: log1p, minimum: 0, maximum: 50, default: 0}
+      - {name: quantity, kind: numeric, column: quantity, transform: log1p, minimum: 0,
+         maximum: 50, default: 0}
   - name: contact
     path: contact.parquet
     user_column: user_id
