@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pytest
 import yaml
 
+from features.dataset import load_dataset
+from features.encoding import FIRST
 from features.errors import DataError
-from foundation.datasets.complete_journey import build_complete_journey, tables
+from features.histories import HistoryIndex
+from foundation.datasets.complete_journey import BuildReport, build_complete_journey, tables
 from foundation.datasets.complete_journey.build import sample_households
 from foundation.datasets.complete_journey.sampling import (
     SamplingPlan,
@@ -285,11 +288,31 @@ def test_context_is_in_the_time_of_the_store():
 # --- the whole build -------------------------------------------------------------------------
 
 
+class Build(NamedTuple):
+    folder: Path
+    report: BuildReport
+    told: list[tuple[str, float]]
+
+
 @pytest.fixture(scope="module")
-def few(tmp_path_factory) -> Path:
+def build(tmp_path_factory) -> Build:
+    """Three households, written where an earlier log had been prepared."""
     out = tmp_path_factory.mktemp("few")
-    build_complete_journey(out, num_households=3, cut="hard")
-    return out
+    (out / "prepared").mkdir()
+    (out / "prepared" / "encoder.json").write_text("of an earlier log")
+    told: list[tuple[str, float]] = []
+    report = build_complete_journey(
+        out,
+        num_households=3,
+        cut="hard",
+        progress=lambda stage, done_frac: told.append((stage, done_frac)),
+    )
+    return Build(out, report, told)
+
+
+@pytest.fixture
+def few(build) -> Path:
+    return build.folder
 
 
 def test_a_build_is_the_same_twice_and_a_larger_cut_only_adds_households(few, tmp_path):
@@ -315,21 +338,50 @@ def test_splits_are_whole_store_weeks_in_a_row(few):
     assert splits["test"] == [utc_ms(2017, 11, 27, 5), utc_ms(2018, 1, 1, 5)]
 
 
-def test_progress_ends_at_one(tmp_path):
-    told: list[tuple[str, float]] = []
-    report = build_complete_journey(
-        tmp_path,
-        num_households=1,
-        cut="uniform",
-        progress=lambda stage, frac: told.append((stage, frac)),
-    )
-    fracs = [frac for _, frac in told]
+def test_the_loader_reads_the_folder_and_every_surface_and_item_is_known(few):
+    dataset = load_dataset(few)
+    rows = pl.read_parquet(few / "impressions.parquet")
+    impressions = dataset.impressions
+    assert impressions.example_ids.tolist() == rows["example_id"].to_list()
+    assert impressions.labels["purchase"].tolist() == rows["purchase"].to_list()
+    assert (impressions.codes["surface"] >= FIRST).all()
+    assert (dataset.items.rows(impressions.item_keys) > 0).all()
+    assert set(dataset.events) == {"purchase", "redemption", "campaign_contact"}
+    assert dataset.schema.vertical("shelf").objectives == ("purchase", "coupon_used")
+
+
+def test_no_history_holds_an_event_of_its_own_basket(few):
+    dataset = load_dataset(few)
+    shown = dataset.impressions
+    bought = shown.take(np.flatnonzero(shown.labels["purchase"] == 1))
+    index = HistoryIndex.build(dataset.events)
+    part = index.visible("purchase", bought.user_keys, bought.at_ms, max_length=5000)
+    moment = np.repeat(bought.at_ms, part.lengths)
+    assert len(moment) > 1000
+    assert (part.at_ms < moment).all()
+    events = dataset.events["purchase"]
+    own = np.isin(events.at_ms, bought.at_ms) & np.isin(events.user_keys, bought.user_keys)
+    assert own.sum() >= len(bought)
+
+
+def test_progress_ends_at_one(build):
+    fracs = [frac for _, frac in build.told]
     assert fracs == sorted(fracs)
-    assert told[-1] == ("done", 1.0)
-    rows = pl.read_parquet(tmp_path / "impressions.parquet")
-    assert report.num_rows == rows.height
+    assert build.told[-1] == ("done", 1.0)
+    assert len(fracs) > 50
+
+
+def test_the_report_says_what_was_written(build):
+    rows = pl.read_parquet(build.folder / "impressions.parquet")
+    report = build.report
+    assert (report.num_rows, report.num_households) == (rows.height, 3)
     assert report.num_positives == rows["purchase"].sum()
-    assert report.num_households == 1
+    assert report.positive_frac == pytest.approx(rows["purchase"].mean())
+    assert (
+        report.num_events["purchase"] == pl.read_parquet(build.folder / "purchase.parquet").height
+    )
+    history_only = rows.filter(pl.col("at_ms") < utc_ms(2017, 2, 20, 5)).height
+    assert sum(report.num_rows_by_split.values()) == report.num_rows - history_only
 
 
 def test_the_household_sample_is_seeded_and_nested():

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import yaml
 
+from features.dataset import PREPARED
 from features.errors import DataError
 from foundation.datasets.complete_journey import tables as tables_
 from foundation.datasets.complete_journey.sampling import (
@@ -115,6 +116,8 @@ def build_complete_journey(
     for name, frame in frames.items():
         frame.write_parquet(out / f"{name}.parquet", compression="zstd")
     _write_splits(out / "splits.yaml", frames["campaign_contact"])
+    # What an earlier build's rows were encoded with is no longer true.
+    shutil.rmtree(out / PREPARED, ignore_errors=True)
     shutil.copyfile(Path(__file__).with_name("schema.yaml"), out / "schema.yaml")
     tell("done", 1.0)
     return _report(out, plan.cut, frames, num_natural_rows)
