@@ -141,18 +141,20 @@ def quantise(z: FloatArray, dtype: VectorDtype) -> ByteArray:
         CodecError: a value is not finite, or the dtype is unknown.
     """
     _require_dtype(dtype)
+    z = np.ascontiguousarray(z, dtype=np.float32)
     if not np.isfinite(z).all():
         row = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
         raise CodecError(f"vector {row} of {len(z)}: expected finite values, got {z[row].tolist()}")
+    packed: ByteArray
     if dtype == "fp16":
-        halves: ByteArray = np.clip(z, -1, 1).astype("<f2").view(np.uint8)
-        return halves.reshape(len(z), 2 * z.shape[1])
-    if dtype == "int8":
-        return np.clip(np.rint(z * np.float32(127)), -127, 127).astype(np.int8).view(np.uint8)
-    levels = (np.clip(np.rint(z * np.float32(8)), -8, 7) + 8).astype(np.uint8)
-    if z.shape[1] % 2:
-        levels = np.pad(levels, ((0, 0), (0, 1)))
-    packed: ByteArray = levels[:, 0::2] | (levels[:, 1::2] << 4)
+        packed = np.clip(z, -1, 1).astype("<f2").view(np.uint8)
+    elif dtype == "int8":
+        packed = np.clip(np.rint(z * np.float32(127)), -127, 127).astype(np.int8).view(np.uint8)
+    else:
+        levels = (np.clip(np.rint(z * np.float32(8)), -8, 7) + 8).astype(np.uint8)
+        if z.shape[1] % 2:
+            levels = np.pad(levels, ((0, 0), (0, 1)))
+        packed = levels[:, 0::2] | (levels[:, 1::2] << 4)
     return packed
 
 

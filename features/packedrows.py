@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.arrays import FloatArray, IntArray
+from features.errors import CodecError
 from features.packed import (
     DTYPE_CODES,
     LAYOUT_VERSION,
@@ -74,11 +75,13 @@ def pack_rows(
         z: (n, d), float32.
 
     Raises:
-        CodecError: as `pack_blob`.
+        CodecError: the shape of z does not fit, and as `pack_blob`.
     """
+    if z.shape != (len(at_ms), form.dim):
+        raise CodecError(f"rows to pack: expected z ({len(at_ms)}, {form.dim}), got {z.shape}")
     if not len(at_ms):
         return []
-    # One of them by the definition, which checks the shapes, and the rest in its image.
+    # One of them by the definition, which makes the header, and the rest in its image.
     first = VectorBlob(
         kind=form.kind,
         space_id=form.space_id,

@@ -19,7 +19,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -29,22 +28,25 @@ from features.store.redis import RedisStore
 START_TIMEOUT_S = 10.0
 SERVER_NAMES = ("valkey-server", "redis-server")
 
-# Arguments: folder of the socket, then the server's command. Prints the server's process id, ends
-# with it, and removes only what was made here.
+# Arguments: folder of the socket, then the server's command. Prints the server's process id and
+# ends with it. Removes only what was made here, by name.
 _KEEPER = """
 folder=$1; shift
 exec 3<&0
 "$@" 3<&- </dev/null >/dev/null 2>&1 &
 server=$!
-(read -r _ <&3; kill -KILL "$server") >/dev/null 2>&1 &
+(
+  read -r _ <&3
+  rm -f "$folder/store.sock" "$folder/server.log"
+  rmdir "$folder"
+  kill -KILL "$server"
+) >/dev/null 2>&1 &
 watch=$!
 exec 3<&-
 echo "$server"
 exec >/dev/null 2>&1
 wait "$server"
-kill "$watch" 2>/dev/null
-rm -f "$folder/store.sock" "$folder/server.log"
-rmdir "$folder" 2>/dev/null
+kill "$watch"
 exit 0
 """
 
@@ -66,6 +68,7 @@ class LocalServer:
         self.port = port
         self.pid = 0
         self._keeper = keeper
+        self._folder = folder
         self._log = log
         self._owner_pid = os.getpid()
 
@@ -75,19 +78,19 @@ class LocalServer:
         *,
         port: int | None = None,
         log_folder: Path | None = None,
-        find_server: Callable[[], Path] | None = None,
+        binary: Path | None = None,
     ) -> LocalServer:
         """Start a server and wait until it answers.
 
         Args:
             port: TCP port on 127.0.0.1; None takes a free one.
             log_folder: where the server's log is kept; None keeps it only while the server runs.
-            find_server: gives the server's binary; None means `find_server` of this module.
+            binary: the server to run; None takes `find_server`'s.
 
         Raises:
             StoreUnavailable: no server is installed, or it did not start.
         """
-        binary = (find_server or _find_server)()
+        binary = binary or find_server()
         folder = Path(tempfile.mkdtemp(prefix="gemcutter-store-"))
         log = (log_folder or folder) / "server.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -117,6 +120,7 @@ class LocalServer:
             if pipe is not None:
                 pipe.close()
         self._keeper.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)  # where the server ended by itself
 
     def __enter__(self) -> LocalServer:
         return self
@@ -151,8 +155,12 @@ class LocalServer:
         return " | ".join(self._log.read_text(errors="backslashreplace").splitlines()[-3:])
 
 
-def _find_server() -> Path:
-    """Give the server binary of this machine."""
+def find_server() -> Path:
+    """Give the server binary of this machine.
+
+    Raises:
+        StoreUnavailable: there is none.
+    """
     for name in SERVER_NAMES:
         found = shutil.which(name)
         if found:

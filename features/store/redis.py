@@ -164,8 +164,10 @@ class RedisStore:
                 self._pool.drop(link)
         if refusal is None:
             return answers
-        kind = StoreError if str(refusal).startswith("WRONGTYPE") else StoreUnavailable
-        raise kind(f"{deadline.what}: refused, {refusal}")
+        # redis-py keeps the code of an error in the text or turns it into a class, never both.
+        text = f"{type(refusal).__name__}: {refusal}"
+        kind = StoreError if "WRONGTYPE" in text else StoreUnavailable
+        raise kind(f"{deadline.what}: refused, {text}")
 
 
 def _ask_with_scripts(link: Link, commands: Sequence[Command], deadline: Deadline) -> list[Answer]:
