@@ -329,6 +329,8 @@ class _Rows:
         """Give one memory an owner, entries newest first and each once."""
         order = np.argsort(self.owners, kind="stable")
         owners, starts = np.unique(self.owners[order], return_index=True)
+        if not len(owners):
+            return
         for owner, rows in zip(owners.tolist(), np.split(order, starts[1:]), strict=True):
             at_ms, entry_keys, z = self.at_ms[rows], self.keys[rows], self.z[rows]
             newest = newest_first(at_ms, entry_keys, z)
