@@ -35,7 +35,7 @@ class EventDecoder:
     def decode(self, payload: bytes) -> Event | BadRecord:
         """Give the event in a record, or the reason why there is none. Never raises on content."""
         try:
-            record = json.loads(payload)
+            record = json.loads(payload.decode("utf-8"))
             if not isinstance(record, dict):
                 raise ValueError(f"expected a JSON object, got {type(record).__name__}")
             kind = record.get("kind")
@@ -48,12 +48,11 @@ class EventDecoder:
             return BadRecord(reason=f"{type(error).__name__}: {error}", payload=payload)
 
     def _engagement(self, record: Mapping[str, Any]) -> EngagementEvent:
-        source = self._sources.get(record.get("source", ""))
+        name = record.get("source")
+        source = self._sources.get(name) if isinstance(name, str) else None
         if source is None:
-            raise ValueError(
-                f"source: expected one of {sorted(self._sources)}, got {record.get('source')!r}"
-            )
-        columns = record.get("columns", {})
+            raise ValueError(f"source: expected one of {sorted(self._sources)}, got {name!r}")
+        columns = _object(record, "columns")
         item: int | None = None
         if source.item_column is not None:
             item = self._key(columns.get(source.item_column), source.item_column, is_user=False)
@@ -75,8 +74,8 @@ class EventDecoder:
         items = record.get("items")
         if not isinstance(items, list) or not 1 <= len(items) <= MAX_CANDIDATES:
             raise ValueError(f"items: expected a list of 1 to {MAX_CANDIDATES}")
-        context, columns = record.get("context", {}), record.get("columns", {})
-        features = [*self._schema.features_of("context")]
+        context, columns = _object(record, "context"), _object(record, "columns")
+        features = self._schema.features_of("context")
         values: dict[str, Sequence[Any]] = {}
         for feature in features:
             value = columns.get(feature.name, [context.get(feature.name)] * len(items))
@@ -97,12 +96,12 @@ class EventDecoder:
             numeric=numeric,
         )
 
-    def _key(self, value: object, where: str, *, is_user: bool) -> int:
+    def _key(self, value: Any, where: str, *, is_user: bool) -> int:
         spec = self._schema.user if is_user else self._schema.item
-        expected: type = int if spec.dtype == "int64" else str
-        if not isinstance(value, expected) or isinstance(value, bool):
-            raise ValueError(f"{where}: expected an id of type {spec.dtype}, got {value!r}")
-        return to_key(value, spec.dtype)
+        try:
+            return to_key(value, spec.dtype)
+        except GemcutterError as error:
+            raise ValueError(f"{where}: {error}") from error
 
     def _encode(
         self, features: Sequence[FeatureSpec], values: Mapping[str, Sequence[Any]]
@@ -118,6 +117,13 @@ class EventDecoder:
             if feature.kind == "numeric"
         }
         return codes, numeric
+
+
+def _object(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = record.get(name, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: expected an object, got {type(value).__name__}")
+    return value
 
 
 def _moment(record: Mapping[str, Any], name: str) -> int:

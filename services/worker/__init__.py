@@ -1,0 +1,1 @@
+"""The precompute worker as a process."""

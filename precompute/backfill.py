@@ -1,0 +1,111 @@
+"""Fill a store from a transfer log: the same keys and rules as the worker's, many rows at a time.
+
+Used for the first fill, for a refresh into a fresh space, and to prove that online and offline
+agree: the log's packed vectors go in unchanged, so what the ranker reads is what a vertical model
+was trained on.
+
+What could not survive in the store anyway is left out before writing (older entries than a memory
+holds, older pairs of an item); the outcome is the same, for it depends only on the set of rows.
+
+Errors: those of the vector store, and ValueError for a log of another space, dim or dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from features.arrays import IntArray
+from features.transferlog import TransferLog
+from features.vectorstore import VectorStore
+from precompute.scoring import ScoredRows
+
+# Owners written together: a few thousand entries, well under a second on a server that is not ours
+# alone, and few enough round trips to fill 100,000 rows in seconds.
+_OWNERS_PER_WRITE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillReport:
+    """What a fill wrote.
+
+    Attributes:
+        num_engagements, num_impressions: rows of the log inside the window.
+        num_users, num_items: owners with at least one key.
+    """
+
+    num_engagements: int
+    num_impressions: int
+    num_users: int
+    num_items: int
+
+
+def load_transfer_log_into_store(
+    log: TransferLog, vector_store: VectorStore, *, until_ms: int, from_ms: int | None = None
+) -> FillReport:
+    """Put a transfer log's vectors into the store as a request at until_ms would find them.
+
+    Engagements become memories; impressions become pairs and vectors of their items. A row counts
+    if from_ms <= at_ms < until_ms. Loading again, or in pieces, changes nothing.
+
+    Raises:
+        ValueError: space, dim or dtype of the log and the store differ.
+        StoreError: the store failed; load again.
+
+    Cost: O(n log n), and a handful of round trips per 500 owners.
+    """
+    _require_same_space(log, vector_store)
+    engagements, impressions = _select(log, from_ms=from_ms, until_ms=until_ms)
+    memories = _newest(engagements, engagements.user_keys, vector_store.memory_length)
+    for part in _by_owner(memories, memories.user_keys):
+        vector_store.add_memory(part.user_keys, part.at_ms, item_keys=part.item_keys, z=part.z)
+    pairs = _newest_of_each_pair(impressions)
+    pairs = _newest(pairs, pairs.user_keys, vector_store.max_pairs)
+    for part in _by_owner(pairs, pairs.user_keys):
+        vector_store.add_pairs(part.user_keys, part.item_keys, at_ms=part.at_ms, z=part.z)
+    of_items = _newest(impressions, impressions.item_keys, vector_store.item_memory_length)
+    for part in _by_owner(of_items, of_items.item_keys):
+        vector_store.add_item_vectors(
+            part.item_keys, part.at_ms, user_keys=part.user_keys, z=part.z
+        )
+    users = np.concatenate([engagements.user_keys, impressions.user_keys])
+    return FillReport(
+        num_engagements=len(engagements),
+        num_impressions=len(impressions),
+        num_users=len(np.unique(users)),
+        num_items=len(np.unique(impressions.item_keys)),
+    )
+
+
+def _newest(rows: ScoredRows, owners: IntArray, max_entries: int) -> ScoredRows:
+    """Keep the newest entries of each owner, and all that share the oldest one's moment."""
+    order = np.lexsort((-rows.at_ms, owners))
+    sorted_owners, sorted_at_ms = owners[order], rows.at_ms[order]
+    starts = np.searchsorted(sorted_owners, sorted_owners, side="left")
+    place = np.arange(len(order)) - starts
+    # The entry at the limit decides: which of its moment stay is the store's rule to know.
+    limit = np.minimum(starts + max_entries - 1, len(order) - 1)
+    is_kept = (place < max_entries) | (
+        (sorted_owners[limit] == sorted_owners) & (sorted_at_ms == sorted_at_ms[limit])
+    )
+    return rows.take(order[is_kept])
+
+
+def _newest_of_each_pair(rows: ScoredRows) -> ScoredRows:
+    """Keep the newest row of each (user, item); among equal moments the last of the log."""
+    order = np.lexsort((rows.at_ms, rows.item_keys, rows.user_keys))
+    users, items = rows.user_keys[order], rows.item_keys[order]
+    is_last = np.ones(len(order), dtype=bool)
+    is_last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
+    return rows.take(order[is_last])
+
+
+def _by_owner(rows: ScoredRows, owners: IntArray) -> Iterator[ScoredRows]:
+    """Cut rows into parts of some hundred owners, each owner in one part."""
+    order = np.argsort(owners, kind="stable")
+    starts = np.flatnonzero(np.diff(owners[order], prepend=owners[order][:1] - 1))
+    for index in np.split(order, starts[_OWNERS_PER_WRITE::_OWNERS_PER_WRITE]):
+        if len(index):
+            yield rows.take(index)
