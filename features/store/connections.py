@@ -77,9 +77,9 @@ class Link:
             redis.ConnectionError, redis.TimeoutError, StoreTimeout: the link must be closed.
         """
         self._wait_at_most(deadline)
-        self._connection.send_packed_command(
-            self._connection.pack_commands(commands), check_health=False
-        )
+        # In one piece: redis-py would send each command by itself.
+        packed = b"".join(self._connection.pack_commands(commands))
+        self._connection.send_packed_command([packed], check_health=False)
         return [self._read_one(deadline) for _ in commands]
 
     def close(self) -> None:
