@@ -7,7 +7,7 @@ was trained on.
 What could not survive in the store anyway is left out before writing (older entries than a memory
 holds, older pairs of an item); the outcome is the same, for it depends only on the set of rows.
 
-Errors: those of the vector store, and ValueError for a log of another space, dim or dtype.
+Errors: those of the vector store, and DataError for a log of another space, dim or dtype.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from features.arrays import IntArray
-from features.transferlog import TransferLog
+from features.errors import DataError
+from features.transferlog import RowKind, TransferLog
 from features.vectorstore import VectorStore
 from precompute.scoring import ScoredRows
 
@@ -48,16 +49,19 @@ def load_transfer_log_into_store(
     """Put a transfer log's vectors into the store as a request at until_ms would find them.
 
     Engagements become memories; impressions become pairs and vectors of their items. A row counts
-    if from_ms <= at_ms < until_ms. Loading again, or in pieces, changes nothing.
+    if from_ms <= at_ms < until_ms. Loading again, or in pieces, changes nothing. A transfer log
+    says when things happened and not when they became known: where events arrive late, the worker
+    brings a memory's newest entries later than this does.
 
     Raises:
-        ValueError: space, dim or dtype of the log and the store differ.
+        DataError: space, dim or dtype of the log and the store differ.
         StoreError: the store failed; load again.
 
     Cost: O(n log n), and a handful of round trips per 500 owners.
     """
     _require_same_space(log, vector_store)
-    engagements, impressions = _select(log, from_ms=from_ms, until_ms=until_ms)
+    engagements = _select(log, RowKind.ENGAGEMENT, from_ms=from_ms, until_ms=until_ms)
+    impressions = _select(log, RowKind.IMPRESSION, from_ms=from_ms, until_ms=until_ms)
     memories = _newest(engagements, engagements.user_keys, vector_store.memory_length)
     for part in _by_owner(memories, memories.user_keys):
         vector_store.add_memory(part.user_keys, part.at_ms, item_keys=part.item_keys, z=part.z)
@@ -76,6 +80,24 @@ def load_transfer_log_into_store(
         num_impressions=len(impressions),
         num_users=len(np.unique(users)),
         num_items=len(np.unique(impressions.item_keys)),
+    )
+
+
+def _require_same_space(log: TransferLog, vector_store: VectorStore) -> None:
+    for name in ("space_id", "dim", "dtype"):
+        expected, got = getattr(vector_store, name), getattr(log.meta, name)
+        if expected != got:
+            raise DataError(f"transfer log, {name}: expected the store's {expected}, got {got}")
+
+
+def _select(log: TransferLog, kind: RowKind, *, from_ms: int | None, until_ms: int) -> ScoredRows:
+    rows = log.rows
+    is_inside = (rows.kinds == kind) & (rows.at_ms < until_ms)
+    if from_ms is not None:
+        is_inside &= rows.at_ms >= from_ms
+    rows = rows.take(np.flatnonzero(is_inside))
+    return ScoredRows(
+        user_keys=rows.user_keys, item_keys=rows.item_keys, at_ms=rows.at_ms, z=rows.z()
     )
 
 

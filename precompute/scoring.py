@@ -113,10 +113,10 @@ class EventScorer:
     """Scores events in micro-batches.
 
     Args:
-        schema: its context features are the columns of every example.
-        histories: those the model reads; their lengths bound the micro-batches.
+        schema: its context features are the columns of every example; the lengths of its sources
+            bound how many events an example sees.
+        histories: those the model reads.
         memory_source: engagements of this source are scored, those of others only remembered.
-        max_history: most events the model sees of one source.
     """
 
     def __init__(
@@ -126,13 +126,12 @@ class EventScorer:
         schema: Schema,
         histories: HistoryIndex,
         memory_source: str,
-        max_history: int,
         budget: MicroBatchBudget | None = None,
     ) -> None:
         self._model = model
         self._histories = histories
         self._memory_source = memory_source
-        self._max_history = max_history
+        self._max_lengths = {source.name: source.max_length for source in schema.sources}
         self._budget = budget or MicroBatchBudget()
         context = schema.features_of("context")
         self._codes = [f.name for f in context if f.kind == "categorical"]
@@ -207,9 +206,9 @@ class EventScorer:
         moments = np.stack([examples.user_keys, examples.at_ms], axis=1)
         distinct, inverse = np.unique(moments, axis=0, return_inverse=True)
         lengths = np.zeros(len(distinct), dtype=np.int64)
-        for source in self._histories.sources:
+        for source, max_length in self._max_lengths.items():
             lengths += self._histories.visible(
-                source, distinct[:, 0], distinct[:, 1], max_length=self._max_history
+                source, distinct[:, 0], distinct[:, 1], max_length=max_length
             ).lengths
         return plan_micro_batches(
             examples.user_keys, lengths[inverse.reshape(-1)] + 1, budget=self._budget

@@ -24,7 +24,8 @@ from tests.precompute.fakes import (
 )
 
 SURFACE = SimpleNamespace(name="surface", kind="categorical", default=None)
-SCHEMA = SimpleNamespace(features_of=lambda of: (SURFACE,))
+PURCHASE = SimpleNamespace(name="purchase", max_length=100)
+SCHEMA = SimpleNamespace(features_of=lambda of: (SURFACE,), sources=(PURCHASE,))
 
 
 def vector_store(store: MemoryStore) -> VectorStore:
@@ -58,7 +59,6 @@ class Rig:
             schema=SCHEMA,
             histories=self.histories,
             memory_source="purchase",
-            max_history=100,
             budget=MicroBatchBudget(max_rows=4, max_tokens=40),
         )
         self.worker = Worker(

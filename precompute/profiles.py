@@ -1,0 +1,51 @@
+"""The users' own features into the store, as the users table has them.
+
+They are raw values, not codes: the ranker encodes them with its bundle's encoder, and a request may
+override them one by one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from features.ids import to_keys
+from features.keys import user_features_key
+from features.profiles import pack_profile
+from features.schema import Schema
+from features.store import Store
+from features.tables import feature_type, id_type, read_table
+
+_USERS_PER_WRITE = 1_000
+
+
+def load_profiles_into_store(folder: Path, schema: Schema, store: Store, *, at_ms: int) -> int:
+    """Write the profile of every user of a data set folder; gives their number.
+
+    Args:
+        folder: of the data set.
+        schema: says where users are and what their features are.
+        store: takes one key a user.
+        at_ms: the moment the table is from.
+
+    Raises:
+        DataError: the users table is not what the schema says.
+        StoreError: the store failed; writing again changes nothing.
+    """
+    path, spec = folder / schema.users.path, schema.user
+    features = schema.features_of("user")
+    # Read apart, as a feature may read the id column itself, as text; the id stays exact.
+    ids = read_table(path, {spec.column: id_type(spec)})[spec.column]
+    table = read_table(path, {feature.column: feature_type(feature) for feature in features})
+    keys = to_keys(ids, spec.dtype, where=f"{path}, column {spec.column!r}").tolist()
+    columns = {feature.name: table[feature.column].to_pylist() for feature in features}
+    for start in range(0, len(keys), _USERS_PER_WRITE):
+        rows = range(start, min(start + _USERS_PER_WRITE, len(keys)))
+        store.put(
+            {
+                user_features_key(keys[row]): pack_profile(
+                    {name: values[row] for name, values in columns.items()}, at_ms=at_ms
+                )
+                for row in rows
+            }
+        )
+    return len(keys)
