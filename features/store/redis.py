@@ -6,8 +6,9 @@ What happens when something is wrong:
     connection lost            all idle connections are closed, once again on a new one, then
                                StoreUnavailable
     READONLY (now a replica)   the same: whoever answers the address next may be the primary
+    other refusals             the same; but StoreError for an operation on the wrong type
     script not cached          scripts are loaded and the pipeline is sent again
-    other refusals             StoreUnavailable; StoreError for an operation on the wrong type
+    interrupted half-way       the connection is closed
 
 Repeating is safe because every write is idempotent. Errors are those of `features.store.protocol`.
 """

@@ -198,16 +198,15 @@ def test_values_are_gone_after_their_time_to_live_and_stay_without_one(store: St
 
 
 def test_a_late_vector_does_not_prolong_a_life(store: Store) -> None:
-    store.put_newest([Newest(key="h", field="1", value=pair_bytes(30), ttl_ms=300)])
+    store.put_newest([Newest(key="h", field="1", value=pair_bytes(30), ttl_ms=400)])
     store.put_newest([Newest(key="h", field="1", value=pair_bytes(20), ttl_ms=3_600_000)])
 
     wait_until(lambda: store.read([], ["h"]).hashes == [{}])
 
 
 def test_a_write_prolongs_the_life_of_its_key(store: Store) -> None:
-    store.put({"a": b"1"}, ttl_ms=50)
+    store.put({"a": b"1", "gone": b"1"}, ttl_ms=400)
     store.swap([Swap(key="a", expected=b"1", value=b"2", ttl_ms=3_600_000)])
-    store.put({"gone": b"1"}, ttl_ms=50)
 
     wait_until(lambda: only(store, "gone") is None)
     assert only(store, "a") == b"2"

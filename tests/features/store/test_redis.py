@@ -107,6 +107,32 @@ def test_no_reply_ever_belongs_to_another_key(
     assert store.num_connections_in_use == 0
 
 
+class Interrupted(BaseException):
+    """What a signal handler may raise anywhere."""
+
+
+def test_a_call_that_is_interrupted_leaves_no_answer_to_the_next_one(
+    server: LocalServer, server_store: RedisStore
+) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    server_store.put({"a": b"1", "b": b"2"})
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    with DelayProxy(server.port) as proxy:
+        store = RedisStore(proxy.url, max_connections=1, timeout_ms=10_000)
+        assert store.read(["a"]).values == [b"1"]
+        proxy.delay_s = 0.3
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(Interrupted):
+            store.read(["a"])
+        proxy.delay_s = 0.0
+        assert store.read(["b"]).values == [b"2"]
+        assert store.num_connections_in_use == 0
+        store.close()
+    signal.signal(signal.SIGUSR1, previous)
+
+
 def test_more_callers_than_connections_wait_for_their_turn(
     server: LocalServer, server_store: RedisStore
 ) -> None:
