@@ -123,7 +123,8 @@ class HistoryIndex:
     def append(self, source: str, events: Events) -> None:
         """Add events of one source, in any order of time or arrival.
 
-        Slices handed out before are copies and do not change.
+        Slices handed out before are copies and do not change. An event appended twice counts
+        twice: whoever replays a stream must know where it stopped.
 
         Raises:
             DataError: unknown source, or columns other than those the source was built with.
