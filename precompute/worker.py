@@ -203,8 +203,9 @@ class Worker:
     def _score(self, records: Sequence[SourceRecord]) -> tuple[list[Scored], list[DeadLetter]]:
         started_s = time.perf_counter()
         good = [(r, r.event) for r in records if not isinstance(r.event, BadRecord)]
+        refused: list[DeadLetter] = []
         try:
-            scored, refused = [self._scorer.score([event for _, event in good])], []
+            scored = [self._scorer.score([event for _, event in good])]
         except (ValueError, ScoringError):
             # One of them is bad: find it by scoring each alone.
             scored, refused = self._score_alone(good)

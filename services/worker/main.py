@@ -26,7 +26,6 @@ from features.packed import VectorDtype
 from features.schema import VerticalSpec
 from features.store import open_store
 from features.vectorstore import VectorStore
-from foundation.frozen import FrozenFm
 from precompute.deadletters import DeadLetterFile
 from precompute.decoding import EventDecoder
 from precompute.events import SourceError
@@ -58,6 +57,9 @@ ModelOpener = Callable[[Path, LogDataset, HistoryIndex], PackingModel]
 
 def open_model(folder: Path, dataset: LogDataset, histories: HistoryIndex) -> PackingModel:
     """Load the frozen foundation model over histories that the worker adds to."""
+    # Here, because torch takes seconds to import and --help should not wait for it.
+    from foundation.frozen import FrozenFm
+
     return FrozenFm.load(folder, dataset, histories=histories)
 
 
@@ -71,12 +73,16 @@ def main(arguments: Sequence[str] | None = None, *, model_opener: ModelOpener = 
         with ExitStack() as stack:
             return _run(settings, model_opener, stack)
     except SourceError as error:
-        code, problem = SOURCE_FAILED, error
+        return _fail(SOURCE_FAILED, error)
     except StoreError as error:
-        code, problem = STORE_FAILED, error
+        return _fail(STORE_FAILED, error)
     except GemcutterError as error:
-        code, problem = REFUSED, error
-    _LOG.error("failed", extra={"error": f"{type(problem).__name__}: {problem}", "exit_code": code})
+        return _fail(REFUSED, error)
+
+
+def _fail(code: int, error: GemcutterError) -> int:
+    problem = f"{type(error).__name__}: {error}"
+    _LOG.error("failed", extra={"error": problem, "exit_code": code})
     return code
 
 

@@ -112,6 +112,7 @@ def test_the_warm_up_is_reported_apart_and_not_in_the_percentiles() -> None:
     assert report.warmup.planned == 200
     assert report.warmup.latency["p50_ms"] == pytest.approx(5_000, rel=0.002)
     assert report.overall.planned == 1_000
+    assert report.achieved_qps == pytest.approx(100.0)
     assert report.overall.latency["max_ms"] == pytest.approx(1.0, abs=0.01)
 
 

@@ -154,6 +154,7 @@ class FakeModel:
 
     space_id = SPACE_ID
     dim = DIM
+    dtype = "int4"
 
     def __init__(self, histories: HistoryIndex | None = None, *, fuse: Fuse | None = None) -> None:
         self._histories, self._fuse = histories, fuse or Fuse()

@@ -239,6 +239,7 @@ def test_an_event_file_goes_on_behind_its_committed_line(
     first = lines_source(log, event_file, position)
     records = first.poll(3)
     first.commit([records[1].position])
+    assert len(list(first.replay())) == 2
     first.close()
     again = lines_source(log, event_file, position)
     assert kinds(list(again.replay())) == ["EngagementEvent", "BadRecord"]
