@@ -88,6 +88,13 @@ def test_the_newest_entries_stay_newest_first_each_once(rows: list[Entry], most:
     assert {(*n, tuple(v)) for n, v in zip(got, merged.z.tolist(), strict=True)} <= vectors
 
 
+def test_a_negative_zero_is_a_zero() -> None:
+    z = np.array([[-0.0, 0.0, -1e-9]], dtype=np.float32)
+
+    for dtype in ("int4", "int8", "fp16"):
+        assert not np.signbit(snap(z, dtype)).any()
+
+
 def test_of_two_vectors_for_one_entry_the_larger_stays() -> None:
     low, high = memory_of([(5, 1, (0.5, -1.0))]), memory_of([(5, 1, (0.5, 0.0))])
 

