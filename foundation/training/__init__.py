@@ -1,0 +1,1 @@
+"""Training: one pass in time order, checkpoints that resume exactly, evaluation."""

@@ -1,0 +1,1 @@
+"""Sliding-window self-attention over jagged rows, with rotary encoding of place and time."""

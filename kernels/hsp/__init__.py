@@ -1,0 +1,1 @@
+"""Hierarchical seed pooling: seeds attend to a jagged row, then a sum of Kronecker products."""

@@ -1,0 +1,228 @@
+"""The training loop: one pass over the training window, in time order.
+
+Legend: B rows, A objectives.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from features.dataset import LogDataset
+from features.encoding import NULL
+from features.log import Impressions
+from foundation.assembly import build_model, make_builder, to_examples
+from foundation.batches import BatchBuilder, Examples, FmBatch
+from foundation.model.kunlun import FmOutput, Kunlun
+from foundation.training.checkpoint import (
+    FINAL,
+    CheckpointMeta,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from foundation.training.config import TrainConfig
+
+Progress = Callable[[int, int, float], None]
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; says what was found where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """A finished run.
+
+    Attributes:
+        model: in evaluation mode.
+        losses: of every step that this call ran.
+        num_rows: training rows of the whole run.
+        path: the final checkpoint.
+    """
+
+    model: Kunlun
+    losses: list[float]
+    num_rows: int
+    path: Path
+
+
+def train(
+    dataset: LogDataset,
+    config: TrainConfig,
+    out: Path,
+    *,
+    progress: Progress | None = None,
+    stop_after_steps: int | None = None,
+) -> TrainResult:
+    """Train on the foundation model's window, going on from the newest checkpoint in `out`.
+
+    Args:
+        dataset: the log.
+        config: the run.
+        out: folder of the checkpoints.
+        progress: called with (step, steps, loss).
+        stop_after_steps: end early, as an interruption would; a later call goes on.
+
+    Raises:
+        CheckpointError: `out` holds a run with another configuration or of other data.
+        TrainingError: the loss or a gradient is not finite.
+    """
+    torch.set_num_threads(config.num_threads)
+    torch.manual_seed(config.seed)
+    model = build_model(dataset, config.model)
+    impressions = dataset.impressions.between(*dataset.splits.fm_train)
+    run = _Run(dataset, config, model, impressions, out)
+    run.resume()
+    losses = run.go(progress, stop_after_steps)
+    if stop_after_steps is None or run.step == run.num_steps:
+        run.save(FINAL)
+    return TrainResult(
+        model=model.eval(), losses=losses, num_rows=len(impressions), path=out / FINAL
+    )
+
+
+class _Run:
+    """One run's model, optimisers and position."""
+
+    def __init__(
+        self,
+        dataset: LogDataset,
+        config: TrainConfig,
+        model: Kunlun,
+        impressions: Impressions,
+        out: Path,
+    ) -> None:
+        self.config, self.model, self.out = config, model, out
+        self.impressions = impressions
+        self.builder: BatchBuilder = make_builder(dataset, config.model)
+        self.ids = {"schema_id": dataset.schema.schema_id, "encoder_id": dataset.encoder.encoder_id}
+        self.num_steps = -(-len(impressions) // config.batch_rows)
+        self.step = 0
+        tables = list(model.embeddings.parameters())
+        in_tables = {id(parameter) for parameter in tables}
+        self.dense = [p for p in model.parameters() if id(p) not in in_tables]
+        self.optimisers: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(self.dense, lr=1.0, weight_decay=config.weight_decay),
+            torch.optim.Adagrad(tables, lr=1.0),
+        ]
+        self.peaks = [config.lr_dense, config.lr_embedding]
+        weights = [config.objective_weights.get(o, 1.0) for o in model.interface.objectives]
+        self.weights_A = torch.tensor(weights)
+
+    def resume(self) -> None:
+        """Go on from the newest checkpoint, if there is one."""
+        newest = newest_checkpoint(self.out)
+        if newest is None:
+            return
+        state, meta = load_checkpoint(newest, config=asdict(self.config), **self.ids)
+        self.model.load_state_dict(state["model"])
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+        self.step = meta.step
+
+    def save(self, name: str) -> None:
+        """Write a checkpoint of this moment."""
+        state: dict[str, Any] = {
+            "model": self.model.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+        }
+        num_rows = min(self.step * self.config.batch_rows, len(self.impressions))
+        meta = CheckpointMeta(
+            step=self.step, num_rows=num_rows, config=asdict(self.config), **self.ids
+        )
+        save_checkpoint(self.out, name, state, meta)
+
+    def go(self, progress: Progress | None, stop_after_steps: int | None) -> list[float]:
+        """Take the remaining steps and give their losses."""
+        self.model.train()
+        losses = []
+        for batch, labels_BA, weights_B in self._batches():
+            losses.append(self._step(batch, labels_BA, weights_B))
+            if self.step % self.config.checkpoint_steps == 0:
+                self.save(f"step-{self.step:08d}")
+            if progress is not None:
+                progress(self.step, self.num_steps, losses[-1])
+            if stop_after_steps is not None and len(losses) >= stop_after_steps:
+                break
+        return losses
+
+    def _batches(self) -> Iterator[tuple[FmBatch, Tensor, Tensor]]:
+        rows = self.config.batch_rows
+        objectives = self.model.interface.objectives
+        for step in range(self.step, self.num_steps):
+            part = self.impressions.take(
+                np.arange(step * rows, min((step + 1) * rows, len(self.impressions)))
+            )
+            examples = self._without_some_context(to_examples(part), step)
+            batch = self.builder.build(examples, where=f"training batch {step}")
+            labels = np.stack([part.labels[name] for name in objectives], axis=1)
+            yield batch, torch.from_numpy(labels), torch.from_numpy(part.weights)
+
+    def _without_some_context(self, examples: Examples, step: int) -> Examples:
+        """Make the context of some rows null; which ones depends on seed and step alone."""
+        rng = np.random.default_rng((self.config.seed, step))
+        hidden = rng.random(len(examples)) < self.config.null_context_frac
+        codes = {name: np.where(hidden, NULL, c) for name, c in examples.codes.items()}
+        return Examples(
+            user_keys=examples.user_keys,
+            item_keys=examples.item_keys,
+            at_ms=examples.at_ms,
+            codes=codes,
+            numeric=examples.numeric,
+        )
+
+    def _step(self, batch: FmBatch, labels_BA: Tensor, weights_B: Tensor) -> float:
+        factor = self._schedule()
+        for optimiser, peak in zip(self.optimisers, self.peaks, strict=True):
+            optimiser.param_groups[0]["lr"] = peak * factor
+            optimiser.zero_grad(set_to_none=True)
+        output = self.model(batch)
+        loss = self._loss(output, labels_BA, weights_B)
+        if not torch.isfinite(loss):
+            raise TrainingError(f"step {self.step}: loss {loss.item()}; {self._first_bad(output)}")
+        (loss + self.config.reconstruction_weight * output.reconstruction).backward()
+        norm = nn.utils.clip_grad_norm_(self.dense, self.config.clip_norm)
+        if not torch.isfinite(norm):
+            raise TrainingError(
+                f"step {self.step}: gradient norm {norm.item()}; {self._bad_grad()}"
+            )
+        for optimiser in self.optimisers:
+            optimiser.step()
+        self.step += 1
+        return float(loss.detach())
+
+    def _loss(self, output: FmOutput, labels_BA: Tensor, weights_B: Tensor) -> Tensor:
+        """Weighted cross-entropy from logits, in fp32."""
+        losses_BA = functional.binary_cross_entropy_with_logits(
+            output.logits_BA.float(), labels_BA, reduction="none"
+        )
+        per_row = (losses_BA * self.weights_A).sum(1)
+        return (per_row * weights_B).sum() / weights_B.sum()
+
+    def _schedule(self) -> float:
+        """The learning rate at this step as a share of its peak."""
+        warmup = max(1, int(self.config.warmup_frac * self.num_steps))
+        if self.step < warmup:
+            return (self.step + 1) / warmup
+        done_frac = (self.step - warmup) / max(1, self.num_steps - warmup)
+        return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done_frac))
+
+    def _first_bad(self, output: FmOutput) -> str:
+        for name, parameter in self.model.named_parameters():
+            if not torch.isfinite(parameter).all():
+                return f"parameter {name!r} is not finite"
+        rows = (~torch.isfinite(output.logits_BA)).any(1).nonzero().flatten()[:5].tolist()
+        return f"parameters are finite, the logits of rows {rows} are not"
+
+    def _bad_grad(self) -> str:
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
+                return f"the gradient of {name!r} is not finite"
+        return "every single gradient is finite"
