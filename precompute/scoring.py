@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from features.arrays import FloatArray, IntArray
-from features.encoding import NULL
 from features.errors import GemcutterError
 from features.histories import HistoryIndex
 from features.schema import Schema
@@ -135,71 +135,53 @@ class EventScorer:
         self._budget = budget or MicroBatchBudget()
         context = schema.features_of("context")
         self._codes = [f.name for f in context if f.kind == "categorical"]
-        self._numeric = {f.name: f.default or 0.0 for f in context if f.kind == "numeric"}
-
-    def is_scored(self, event: Event) -> bool:
-        """Tell whether the event has a vector at all."""
-        if isinstance(event, RequestEvent):
-            return len(event.item_keys) > 0
-        return event.source == self._memory_source and event.item_key is not None
+        self._numeric = [f.name for f in context if f.kind == "numeric"]
 
     def score(self, events: Sequence[Event]) -> Scored:
         """Give the vectors of events whose batch is in the histories already.
 
         Raises:
-            ValueError: an event lacks a context column, or the model refuses an example.
+            ValueError: a request lacks a context column, or the model refuses an example.
             ScoringError: a vector is not finite or outside [-1, 1].
         """
-        events = [event for event in events if self.is_scored(event)]
-        examples, is_engagement = self._to_examples(events)
-        z = np.zeros((len(examples.at_ms), self._model.dim), dtype=np.float32)
-        for index in self._plan(examples):
-            z[index] = self._model.score(_take(examples, index)).z
+        done = [
+            event
+            for event in events
+            if isinstance(event, EngagementEvent) and event.source == self._memory_source
+        ]
+        asked = [event for event in events if isinstance(event, RequestEvent)]
+        return Scored(
+            engagements=self._score(_of_engagements(done)),
+            requests=self._score(self._of_requests(asked)),
+        )
+
+    def _score(self, examples: Examples) -> ScoredRows:
+        z = np.zeros((len(examples), self._model.dim), dtype=np.float32)
+        if len(examples):
+            for index in self._plan(examples):
+                z[index] = self._model.score(examples.take(index)).z
         _require_usable(z)
-        rows = ScoredRows(
+        return ScoredRows(
             user_keys=examples.user_keys, item_keys=examples.item_keys, at_ms=examples.at_ms, z=z
         )
-        return Scored(
-            engagements=rows.take(np.flatnonzero(is_engagement)),
-            requests=rows.take(np.flatnonzero(~is_engagement)),
-        )
 
-    def _to_examples(self, events: Sequence[Event]) -> tuple[Examples, np.ndarray]:
-        parts = [self._columns(event) for event in events]
-        examples = Examples(
-            user_keys=_concatenate([part.user_keys for part in parts]),
-            item_keys=_concatenate([part.item_keys for part in parts]),
-            at_ms=_concatenate([part.at_ms for part in parts]),
-            codes={name: _concatenate([p.codes[name] for p in parts]) for name in self._codes},
+    def _of_requests(self, requests: Sequence[RequestEvent]) -> Examples:
+        for request in requests:
+            missing = {*self._codes, *self._numeric} - {*request.codes, *request.numeric}
+            if missing:
+                raise ValueError(f"request {request.request_id!r}: no context {sorted(missing)}")
+        counts = [len(request.item_keys) for request in requests]
+        users = np.array([request.user_key for request in requests], dtype=np.int64)
+        at_ms = np.array([request.at_ms for request in requests], dtype=np.int64)
+        return Examples(
+            user_keys=np.repeat(users, counts),
+            item_keys=_concatenate([request.item_keys for request in requests]),
+            at_ms=np.repeat(at_ms, counts),
+            codes={name: _concatenate([r.codes[name] for r in requests]) for name in self._codes},
             numeric={
-                name: _concatenate([p.numeric[name] for p in parts]).astype(np.float32)
+                name: _concatenate([r.numeric[name] for r in requests]).astype(np.float32)
                 for name in self._numeric
             },
-        )
-        counts = [len(part.at_ms) for part in parts]
-        kinds = [isinstance(event, EngagementEvent) for event in events]
-        return examples, np.repeat(np.array(kinds, dtype=bool), counts)
-
-    def _columns(self, event: Event) -> Examples:
-        if isinstance(event, RequestEvent):
-            missing = {*self._codes, *self._numeric} - {*event.codes, *event.numeric}
-            if missing:
-                raise ValueError(f"request {event.request_id!r}: no context {sorted(missing)}")
-            num = len(event.item_keys)
-            return Examples(
-                user_keys=np.full(num, event.user_key, dtype=np.int64),
-                item_keys=event.item_keys,
-                at_ms=np.full(num, event.at_ms, dtype=np.int64),
-                codes=event.codes,
-                numeric=event.numeric,
-            )
-        assert event.item_key is not None, "only engagements with an item are scored"
-        return Examples(
-            user_keys=np.array([event.user_key], dtype=np.int64),
-            item_keys=np.array([event.item_key], dtype=np.int64),
-            at_ms=np.array([event.at_ms], dtype=np.int64),
-            codes={name: np.array([NULL], dtype=np.int64) for name in self._codes},
-            numeric={n: np.array([v], dtype=np.float32) for n, v in self._numeric.items()},
         )
 
     def _plan(self, examples: Examples) -> list[IntArray]:
@@ -259,17 +241,23 @@ def _cut(rows: IntArray, tokens: IntArray, budget: MicroBatchBudget) -> list[Int
     return [*pieces, rows[start:]]
 
 
-def _take(examples: Examples, index: IntArray) -> Examples:
+def _of_engagements(events: Sequence[EngagementEvent]) -> Examples:
+    """Give engagements as pairs of user and item seen nowhere: no context column at all.
+
+    The transfer log has them so; what an absent context means is the model's to say.
+    """
+    items = [event.item_key for event in events if event.item_key is not None]
+    assert len(items) == len(events), "the schema lets only sources with items be memories"
     return Examples(
-        user_keys=examples.user_keys[index],
-        item_keys=examples.item_keys[index],
-        at_ms=examples.at_ms[index],
-        codes={name: column[index] for name, column in examples.codes.items()},
-        numeric={name: column[index] for name, column in examples.numeric.items()},
+        user_keys=np.array([event.user_key for event in events], dtype=np.int64),
+        item_keys=np.array(items, dtype=np.int64),
+        at_ms=np.array([event.at_ms for event in events], dtype=np.int64),
+        codes={},
+        numeric={},
     )
 
 
-def _concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
