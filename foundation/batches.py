@@ -284,20 +284,19 @@ class BatchBuilder:
         num_keys = 1 + len(self._match_features)
         total = sum(len(part.at_ms) for part in slices.values())
         events = np.full((total, num_keys), -1, dtype=np.int64)
+        has_item = np.zeros(total, dtype=bool)
         start = 0
         for part in slices.values():
             if part.item_keys is not None:
                 stop = start + len(part.at_ms)
                 events[start:stop] = self._match_keys(part.item_keys, unmatched=-1)
+                has_item[start:stop] = True
             start += len(part.at_ms)
         candidates = self._match_keys(examples.item_keys, unmatched=-2)
         same = np.empty((len(place_M), num_keys), dtype=bool)
         for key in range(num_keys):
             wanted = np.repeat(candidates[:, key], lengths_B)
             np.equal(events[place_M, key], wanted, out=same[:, key])
-        has_item = np.concatenate(
-            [np.full(len(p.at_ms), p.item_keys is not None) for p in slices.values()] or [[]]
-        ).astype(bool)
         same[:, 0] &= has_item[place_M]
         return torch.from_numpy(same)
 

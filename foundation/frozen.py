@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from features.arrays import FloatArray
 from features.dataset import LogDataset
@@ -80,8 +81,8 @@ class FrozenFm:
         state, meta = load_checkpoint(
             folder / FINAL, config=None, schema_id=schema_id, encoder_id=encoder_id
         )
-        sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in meta.config["model"].items()}
-        model = build_model(dataset, KunlunConfig(**sizes))
+        config: KunlunConfig = TypeAdapter(KunlunConfig).validate_python(meta.config["model"])
+        model = build_model(dataset, config)
         model.load_state_dict(state["model"])
         return cls(model, dataset, histories=histories, vector_dtype=vector_dtype)
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from features.arrays import IntArray
 from features.dataset import LogDataset
-from features.log import Events
+from features.log import Events, Impressions
 from features.packed import quantise
 from features.transferlog import (
     RowKind,
@@ -75,15 +76,10 @@ def write_transfer_log(
 
     with TransferLogWriter(out, meta) as writer:
         scores = fm.score(engagements, progress=tell(0, done, "engagements"))
-        writer.write(_engagement_rows(engagements, scores, fm))
+        writer.write(_engagement_rows(engagements, scores, meta))
         examples = to_examples(impressions)
         scores = fm.score(examples, progress=tell(done, len(impressions), "impressions"))
-        rows = _rows(examples, scores, fm, kind=RowKind.IMPRESSION)
-        writer.write(
-            TransferRows(
-                **rows, example_ids=impressions.example_ids, request_ids=impressions.request_ids
-            )
-        )
+        writer.write(_impression_rows(impressions, scores, meta))
     return meta
 
 
@@ -102,29 +98,39 @@ def _engagements(dataset: LogDataset, start_ms: int, end_ms: int) -> Examples:
     )
 
 
-def _items(events: Events) -> np.ndarray:
+def _items(events: Events) -> IntArray:
     assert events.item_keys is not None  # the schema only lets sources with items be memories
     return events.item_keys
 
 
-def _engagement_rows(examples: Examples, scores: FmScores, fm: FrozenFm) -> TransferRows:
+def _engagement_rows(examples: Examples, scores: FmScores, meta: TransferMeta) -> TransferRows:
+    """Engagements have no probability: that the user did it is not for the model to say."""
     nothing = np.full(len(examples), np.nan, dtype=np.float32)
-    rows = _rows(examples, scores, fm, kind=RowKind.ENGAGEMENT)
-    rows["p"] = dict.fromkeys(fm.objectives, nothing)
     ids = -1 - np.arange(len(examples), dtype=np.int64)
-    return TransferRows(**rows, example_ids=ids, request_ids=np.zeros_like(ids))
+    return TransferRows(
+        example_ids=ids,
+        kinds=np.full(len(examples), RowKind.ENGAGEMENT, dtype=np.int8),
+        request_ids=np.zeros_like(ids),
+        user_keys=examples.user_keys,
+        item_keys=examples.item_keys,
+        at_ms=examples.at_ms,
+        p=dict.fromkeys(meta.objectives, nothing),
+        packed=quantise(scores.z, meta.dtype),
+        dim=meta.dim,
+        dtype=meta.dtype,
+    )
 
 
-def _rows(
-    examples: Examples, scores: FmScores, fm: FrozenFm, *, kind: RowKind
-) -> dict[str, object]:
-    return {
-        "kinds": np.full(len(examples), kind, dtype=np.int8),
-        "user_keys": examples.user_keys,
-        "item_keys": examples.item_keys,
-        "at_ms": examples.at_ms,
-        "p": scores.p,
-        "packed": quantise(scores.z, fm.dtype),
-        "dim": fm.dim,
-        "dtype": fm.dtype,
-    }
+def _impression_rows(shown: Impressions, scores: FmScores, meta: TransferMeta) -> TransferRows:
+    return TransferRows(
+        example_ids=shown.example_ids,
+        kinds=np.full(len(shown), RowKind.IMPRESSION, dtype=np.int8),
+        request_ids=shown.request_ids,
+        user_keys=shown.user_keys,
+        item_keys=shown.item_keys,
+        at_ms=shown.at_ms,
+        p=scores.p,
+        packed=quantise(scores.z, meta.dtype),
+        dim=meta.dim,
+        dtype=meta.dtype,
+    )

@@ -1,9 +1,10 @@
 """What sets one foundation model apart from another."""
 
-from dataclasses import dataclass
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class KunlunConfig:
     """Sizes of a Kunlun model.
 

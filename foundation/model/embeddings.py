@@ -47,9 +47,10 @@ class Embeddings(nn.Module):
         The parts differ in their numbers of rows (rows of the batch, requests), which a look-up
         does not need to know: every key goes in as one row.
         """
-        values = [part[key].values() for part in parts for key in part.keys()]
+        columns = {key: column for part in parts for key, column in part.to_dict().items()}
+        values = [column.values() for column in columns.values()]
         together = KeyedJaggedTensor(
-            keys=[key for part in parts for key in part.keys()],
+            keys=list(columns),
             values=torch.cat(values),
             lengths=torch.tensor([len(codes) for codes in values]),
         )

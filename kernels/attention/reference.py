@@ -84,7 +84,8 @@ def _with_neighbours(x_BTHK: Tensor, half_window: int) -> Tensor:
     H = x_BTHK.shape[2]
     padded = functional.pad(x_BTHK.flatten(2), (0, 0, half_window, half_window))
     blocks = padded.unfold(1, 3 * half_window, half_window).transpose(2, 3)
-    return blocks.flatten(0, 1).unflatten(-1, (H, -1)).transpose(1, 2)
+    by_head: Tensor = blocks.flatten(0, 1).unflatten(-1, (H, -1)).transpose(1, 2)
+    return by_head
 
 
 def _window_mask(inside_BT: Tensor, half_window: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""Generalised dot-product attention: an activation instead of a softmax, short generated K and V."""
+"""Generalised dot-product attention: an activation, no softmax, short generated K and V."""
