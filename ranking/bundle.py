@@ -99,7 +99,11 @@ def write_bundle(
     Args:
         folder: must not exist, unless it holds this very bundle.
         manifest: files and bundle_id are filled in here.
-        model, schema: files to copy.
+        model: the ONNX file to copy.
+        encoder: the vocabularies it was trained with.
+        items: the item table it was trained with.
+        schema: the schema file to copy.
+        golden: requests with their answers.
 
     Raises:
         BundleError: the parts do not belong together, or the folder is taken.
