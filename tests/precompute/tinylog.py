@@ -55,7 +55,8 @@ sources:
     user_column: user
     time: {column: ts, unit: ms}
     max_length: 4
-    columns: []
+    columns:
+      - {name: shop, kind: categorical, column: shop, vocabulary: shop}
 objectives:
   - {name: bought, kind: binary, label_column: bought, attribution_window_ms: 0}
 verticals:
@@ -118,7 +119,7 @@ def write_tiny_log(folder: Path) -> Path:
     tables = {
         "impressions": impressions,
         "purchase": purchases,
-        "letter": [{"user": u, "ts": START_MS + 15 * DAY_MS} for u in (1, 3)],
+        "letter": [{"user": u, "ts": START_MS + 15 * DAY_MS, "shop": "shop 1"} for u in (1, 3)],
         "users": [
             {"user": u, "age": a, "income": i} for u, a, i in ((1, "30s", 5.5), (2, None, None))
         ],
