@@ -82,7 +82,9 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     first, *lines = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return int(first.split(" ", 2)[1]), await reader.readexactly(int(headers.get("content-length", "")))
+    return int(first.split(" ", 2)[1]), await reader.readexactly(
+        int(headers.get("content-length", ""))
+    )
 
 
 def _to_answer(status: int, body: bytes) -> Answer:

@@ -61,14 +61,54 @@ def build_requests(folder: Path, plan: TrafficPlan) -> list[ranking_pb2.RankRequ
             raise ValueError(f"{name}: expected 1 or more, got {getattr(plan, name)}")
     schema = load_schema(folder / "schema.yaml")
     vertical = schema.vertical(plan.vertical)
-    log = _read(folder, schema, vertical, plan)
+    log = _read(folder, schema, vertical, start_ms=plan.start_ms, end_ms=plan.end_ms)
     rng = np.random.default_rng(plan.seed)
     rounds = -(-plan.num_requests // len(log.starts))
     order = np.concatenate([rng.permutation(len(log.starts)) for _ in range(rounds)])
-    return [
-        _request(log, int(place), number, plan=plan, rng=rng)
-        for number, place in enumerate(order[: plan.num_requests])
-    ]
+    requests = []
+    for number, place in enumerate(order[: plan.num_requests].tolist()):
+        own = np.arange(log.starts[place], log.stops[place])
+        rows = _fill(log, own, plan.num_candidates, rng)
+        request = _request(log, int(own[0]), rows, request_id=f"load-{number}", vertical=vertical)
+        bids = np.rint(rng.lognormal(0.0, _BID_SIGMA, len(rows)) * _MICROS).astype("<i8")
+        request.candidates.bid_micros_le = bids.tobytes()
+        requests.append(request)
+    return requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedRequest:
+    """A request exactly as the log has it, without bids.
+
+    Shapes:
+        example_ids: (N,), int64; the impression of each candidate, in the request's order.
+    """
+
+    request: ranking_pb2.RankRequest
+    at_ms: int
+    example_ids: IntArray
+
+
+def logged_requests(
+    folder: Path, vertical: str, *, start_ms: int, end_ms: int
+) -> list[LoggedRequest]:
+    """Give the requests of a window as they were, in time order.
+
+    Raises:
+        SchemaError, DataError: as for build_requests.
+    """
+    schema = load_schema(folder / "schema.yaml")
+    spec = schema.vertical(vertical)
+    log = _read(folder, schema, spec, start_ms=start_ms, end_ms=end_ms)
+    examples = np.asarray(log.table[schema.impressions.example_column], dtype=np.int64)
+    logged = []
+    for start, stop in zip(log.starts.tolist(), log.stops.tolist(), strict=True):
+        rows = np.arange(start, stop)
+        request = _request(log, start, rows, request_id=f"log-{start}", vertical=spec)
+        logged.append(
+            LoggedRequest(request=request, at_ms=int(log.at_ms[start]), example_ids=examples[rows])
+        )
+    return logged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +132,15 @@ class _Log:
     values: dict[str, npt.NDArray[np.object_]]
 
 
-def _read(folder: Path, schema: Schema, vertical: VerticalSpec, plan: TrafficPlan) -> _Log:
-    table, at_ms = _read_window(folder, schema, vertical, plan)
+def _read(
+    folder: Path,
+    schema: Schema,
+    vertical: VerticalSpec,
+    *,
+    start_ms: int | None,
+    end_ms: int | None,
+) -> _Log:
+    table, at_ms = _read_window(folder, schema, vertical, start_ms=start_ms, end_ms=end_ms)
     requests = _index(table[schema.impressions.request_column])
     users = _index(table[schema.user.column])
     order = np.lexsort((np.arange(len(at_ms)), users, requests, at_ms))
@@ -120,11 +167,17 @@ def _read(folder: Path, schema: Schema, vertical: VerticalSpec, plan: TrafficPla
 
 
 def _read_window(
-    folder: Path, schema: Schema, vertical: VerticalSpec, plan: TrafficPlan
+    folder: Path,
+    schema: Schema,
+    vertical: VerticalSpec,
+    *,
+    start_ms: int | None,
+    end_ms: int | None,
 ) -> tuple[pa.Table, IntArray]:
     shown = schema.impressions
     types: dict[str, pa.DataType | None] = {
         shown.request_column: None,
+        shown.example_column: pa.int64(),
         shown.surface_column: pa.string(),
         schema.time.column: time_type(schema.time),
         schema.user.column: id_type(schema.user),
@@ -134,26 +187,25 @@ def _read_window(
     table = read_table(folder / shown.path, types)
     at_ms = to_ms(table[schema.time.column], schema.time, where=shown.path)
     is_used = np.isin(table[shown.surface_column].to_pylist(), vertical.surfaces)
-    if plan.start_ms is not None:
-        is_used &= at_ms >= plan.start_ms
-    if plan.end_ms is not None:
-        is_used &= at_ms < plan.end_ms
+    if start_ms is not None:
+        is_used &= at_ms >= start_ms
+    if end_ms is not None:
+        is_used &= at_ms < end_ms
     if not is_used.any():
         raise DataError(
             f"{folder / shown.path}: no impression on {list(vertical.surfaces)} in "
-            f"[{plan.start_ms}, {plan.end_ms})"
+            f"[{start_ms}, {end_ms})"
         )
     return table.filter(pa.array(is_used)), at_ms[is_used]
 
 
 def _request(
-    log: _Log, place: int, number: int, *, plan: TrafficPlan, rng: np.random.Generator
+    log: _Log, first: int, rows: IntArray, *, request_id: str, vertical: VerticalSpec
 ) -> ranking_pb2.RankRequest:
-    own = np.arange(log.starts[place], log.stops[place])
-    rows = _fill(log, own, plan.num_candidates, rng)
-    schema, first = log.schema, int(own[0])
+    """Give the request of row `first`'s user and moment for the candidates of these rows."""
+    schema = log.schema
     request = ranking_pb2.RankRequest(
-        request_id=f"load-{number}", vertical=plan.vertical, at_ms=int(log.at_ms[first])
+        request_id=request_id, vertical=vertical.name, at_ms=int(log.at_ms[first])
     )
     user = log.table[schema.user.column][first].as_py()
     if schema.user.dtype == "int64":
@@ -171,8 +223,6 @@ def _request(
         column = request.candidates.columns.add(name=feature.name)
         kept = column.numbers if feature.kind == "numeric" else column.texts
         kept.extend(log.values[feature.name][rows].tolist())
-    bids = np.rint(rng.lognormal(0.0, _BID_SIGMA, len(rows)) * _MICROS).astype("<i8")
-    request.candidates.bid_micros_le = bids.tobytes()
     return request
 
 

@@ -78,6 +78,7 @@ def train(
     torch.manual_seed(config.seed)
     model = build_model(dataset, config.model)
     impressions = dataset.impressions.between(*dataset.splits.fm_train)
+    _start_from_base_rates(model, impressions)
     run = _Run(dataset, config, model, impressions, out)
     run.resume()
     losses = run.go(progress, stop_after_steps)
@@ -86,6 +87,17 @@ def train(
     return TrainResult(
         model=model.eval(), losses=losses, num_rows=len(impressions), path=out / FINAL
     )
+
+
+def _start_from_base_rates(model: Kunlun, impressions: Impressions) -> None:
+    """Set the heads' biases so that the untrained model predicts each objective's rate.
+
+    A head that first has to learn that its objective is rare does so with large weights.
+    """
+    rates = [impressions.labels[name].mean() for name in model.interface.objectives]
+    p_A = torch.tensor(rates, dtype=torch.float64).clamp(1e-6, 1 - 1e-6)
+    with torch.no_grad():
+        model.heads.bias.copy_(torch.logit(p_A))
 
 
 class _Run:
