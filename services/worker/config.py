@@ -100,98 +100,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = parser.add_argument_group("what to work on")
-    what.add_argument(
-        "--dataset",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="log folder with schema.yaml and splits.yaml",
-    )
-    what.add_argument(
-        "--fm",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="frozen foundation model, trained on that log",
-    )
-    what.add_argument(
-        "--store",
-        metavar="URL",
-        help=f"redis://, rediss:// or unix:// URL; {STORE_VARIABLE} where not given, "
-        "which keeps a password out of the process list",
-    )
-    what.add_argument(
-        "--vertical",
-        metavar="NAME",
-        help="vertical whose memory source, lengths and lifetimes hold; "
-        "default: the schema's first",
-    )
-    stream = parser.add_argument_group("which events")
-    stream.add_argument(
-        "--events",
-        type=Path,
-        metavar="FILE",
-        help="JSON-lines event file instead of the log's own events and requests",
-    )
-    stream.add_argument(
-        "--from",
-        dest="start",
-        type=_moment,
-        metavar="WHEN",
-        help="replay the log from here, everything older is history: Unix ms, or "
-        f"a split ({', '.join(SPLITS)}) for its start; default: test. With "
-        "--events: what of the log is history already; default: all of it",
-    )
-    stream.add_argument(
-        "--until",
-        dest="end",
-        type=_moment,
-        metavar="WHEN",
-        help="end of the replay, exclusive: Unix ms, or a split for its end; "
-        "default: the end of the log",
-    )
-    stream.add_argument(
-        "--follow",
-        dest="is_following",
-        action="store_true",
-        help="wait for more at the end instead of exiting",
-    )
-    run = parser.add_argument_group("how")
-    run.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="where position and dead letters are kept; default: worker/ in --fm",
-    )
-    run.add_argument(
-        "--prometheus-port",
-        type=int,
-        metavar="PORT",
-        help="serve /metrics here; 0 takes a free port; default: off",
-    )
-    run.add_argument(
-        "--max-events",
-        type=_positive,
-        default=256,
-        metavar="N",
-        help="records scored, stored and committed together (default: 256)",
-    )
-    run.add_argument(
-        "--max-rows",
-        type=_positive,
-        default=512,
-        metavar="N",
-        help="examples in one pass of the model (default: 512)",
-    )
-    run.add_argument(
-        "--max-tokens",
-        type=_positive,
-        default=65_536,
-        metavar="N",
-        help="examples times their events in one pass (default: 65536)",
-    )
-    return parser  # fmt: skip
+    for title, options in _OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for flag, (details, text) in options.items():
+            group.add_argument(flag, help=text, **details)
+    return parser
 
 
 def _moment(text: str) -> int | str:
@@ -208,3 +121,70 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of 1 or more, got {text!r}")
     return int(text)
+
+
+# Group, then flag, then how argparse takes it and what --help says.
+_OPTIONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "what to work on": {
+        "--dataset": (
+            {"type": Path, "required": True, "metavar": "DIR"},
+            "log folder with schema.yaml and splits.yaml",
+        ),
+        "--fm": (
+            {"type": Path, "required": True, "metavar": "DIR"},
+            "frozen foundation model, trained on that log",
+        ),
+        "--store": (
+            {"metavar": "URL"},
+            f"redis://, rediss:// or unix:// URL; {STORE_VARIABLE} where not given, which keeps a "
+            "password out of the process list",
+        ),
+        "--vertical": (
+            {"metavar": "NAME"},
+            "vertical whose memory source, lengths and lifetimes hold; default: the schema's first",
+        ),
+    },
+    "which events": {
+        "--events": (
+            {"type": Path, "metavar": "FILE"},
+            "JSON-lines event file instead of the log's own events and requests",
+        ),
+        "--from": (
+            {"dest": "start", "type": _moment, "metavar": "WHEN"},
+            f"replay the log from here, everything older is history: Unix ms, or a split "
+            f"({', '.join(SPLITS)}) for its start; default: test. With --events: what of the log "
+            "is history already; default: all of it",
+        ),
+        "--until": (
+            {"dest": "end", "type": _moment, "metavar": "WHEN"},
+            "end of the replay, exclusive: Unix ms, or a split for its end; default: the end of "
+            "the log",
+        ),
+        "--follow": (
+            {"dest": "is_following", "action": "store_true"},
+            "wait for more at the end instead of exiting",
+        ),
+    },
+    "how": {
+        "--state": (
+            {"type": Path, "metavar": "DIR"},
+            "where position and dead letters are kept; default: worker/ in --fm",
+        ),
+        "--prometheus-port": (
+            {"type": int, "metavar": "PORT"},
+            "serve /metrics here; 0 takes a free port; default: off",
+        ),
+        "--max-events": (
+            {"type": _positive, "default": 256, "metavar": "N"},
+            "records scored, stored and committed together (default: 256)",
+        ),
+        "--max-rows": (
+            {"type": _positive, "default": 512, "metavar": "N"},
+            "examples in one pass of the model (default: 512)",
+        ),
+        "--max-tokens": (
+            {"type": _positive, "default": 65_536, "metavar": "N"},
+            "examples times their events in one pass (default: 65536)",
+        ),
+    },
+}

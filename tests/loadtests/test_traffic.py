@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from features.errors import DataError, SchemaError
-from loadtests.traffic import TrafficPlan, build_requests
+from loadtests.traffic import TrafficPlan, build_requests, logged_requests
 from protos import ranking_pb2
 from tests.precompute.tinylog import DAY_MS, TEST_START_MS, tiny_log, write_tiny_log
 
@@ -86,6 +86,20 @@ def test_more_requests_than_the_log_has_come_again_filled_up_differently(folder:
 
 def test_fewer_candidates_than_the_basket_cut_it(folder: Path) -> None:
     assert all(len(items(r)) == 2 for r in build_requests(folder, changed(num_candidates=2)))
+
+
+def test_logged_requests_are_those_of_the_window_as_they_were_in_time_order(folder: Path) -> None:
+    log = tiny_log(folder).impressions
+    end_ms = TEST_START_MS + 2 * DAY_MS
+    logged = logged_requests(folder, "shelf", start_ms=TEST_START_MS, end_ms=end_ms)
+    assert [entry.request.user_id_int for entry in logged] == [1, 2, 3, 1, 2, 3]
+    assert [entry.at_ms for entry in logged] == sorted(entry.at_ms for entry in logged)
+    for entry in logged:
+        rows = np.searchsorted(log.example_ids, entry.example_ids)
+        assert items(entry.request) == log.item_keys[rows].tolist()
+        assert (log.at_ms[rows] == entry.at_ms).all()
+        assert entry.request.at_ms == entry.at_ms
+        assert not entry.request.candidates.bid_micros_le
 
 
 @pytest.mark.parametrize(
