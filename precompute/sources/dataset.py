@@ -46,9 +46,9 @@ class DatasetSource:
         inside = np.flatnonzero((known_ms >= from_ms) & (known_ms < end_ms))
         order = inside[np.lexsort((rows[inside], kinds[inside], known_ms[inside]))]
         self._kinds, self._rows = kinds[order], rows[order]
-        self._name = f"dataset:{dataset.schema.name}"
         # Not the end: a longer replay of the same log goes on where a shorter one stopped.
-        fingerprint = f"{self._name}:{dataset.schema.schema_id}:{from_ms}"
+        self._name = f"dataset:{dataset.schema.name}:from:{from_ms}"
+        fingerprint = f"{self._name}:{dataset.schema.schema_id}"
         self._file = PositionFile(position_path, fingerprint=fingerprint) if position_path else None
         self._next = self._committed = self._file.read() if self._file else 0
 
@@ -57,7 +57,7 @@ class DatasetSource:
 
     @property
     def name(self) -> str:
-        """Name of the data set."""
+        """Name of the data set and first moment: together they fix what an offset means."""
         return self._name
 
     @property

@@ -25,8 +25,9 @@ commit order
   repeat and never an event; repeats change nothing.
 
 files in --state
-  position.json      how far everything has been dealt with; remove it to start over
-  deadletter.jsonl   records that could not be used, each with its reason
+  position-<store>.json  how far everything has been dealt with, for this store as it is now: one
+                         that was emptied or replaced has another name, and the worker starts over
+  deadletter.jsonl       records that could not be used, each with its reason
 
 output
   stdout: one JSON line when the worker starts. stderr: JSON log lines.

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Protocol
 
 from features.dataset import LogDataset, load_dataset
-from features.errors import GemcutterError, StoreError
+from features.errors import DataError, GemcutterError, StoreError
 from features.histories import HistoryIndex
 from features.log import Splits
 from features.packed import VectorDtype
@@ -29,6 +29,7 @@ from features.vectorstore import VectorStore
 from precompute.deadletters import DeadLetterFile
 from precompute.decoding import EventDecoder
 from precompute.events import SourceError
+from precompute.incarnation import store_incarnation
 from precompute.scoring import EventScorer, FoundationModel, MicroBatchBudget
 from precompute.sources.dataset import DatasetSource, history_events
 from precompute.sources.lines import LinesSource
@@ -56,11 +57,19 @@ ModelOpener = Callable[[Path, LogDataset, HistoryIndex], PackingModel]
 
 
 def open_model(folder: Path, dataset: LogDataset, histories: HistoryIndex) -> PackingModel:
-    """Load the frozen foundation model over histories that the worker adds to."""
+    """Load the frozen foundation model over histories that the worker adds to.
+
+    Raises:
+        DataError: there is none, or it is of other data.
+    """
     # Here, because torch takes seconds to import and --help should not wait for it.
     from foundation.frozen import FrozenFm
+    from foundation.training.checkpoint import CheckpointError
 
-    return FrozenFm.load(folder, dataset, histories=histories)
+    try:
+        return FrozenFm.load(folder, dataset, histories=histories)
+    except CheckpointError as error:
+        raise DataError(f"foundation model in {folder}: {error}") from error
 
 
 def main(arguments: Sequence[str] | None = None, *, model_opener: ModelOpener = open_model) -> int:
@@ -89,11 +98,13 @@ def _fail(code: int, error: GemcutterError) -> int:
 def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) -> int:
     dataset = load_dataset(settings.dataset)
     vertical = _vertical(dataset, settings.vertical)
-    source, histories = open_source(settings, dataset)
-    stack.callback(source.close)
-    model = model_opener(settings.fm, dataset, histories)
     store = open_store(settings.store)
     stack.callback(store.close)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    position_path = settings.state / f"position-{store_incarnation(store)}.json"
+    source, histories = open_source(settings, dataset, position_path)
+    stack.callback(source.close)
+    model = model_opener(settings.fm, dataset, histories)
     vector_store = VectorStore(
         store,
         space_id=model.space_id,
@@ -132,14 +143,14 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
     return DONE
 
 
-def open_source(settings: WorkerSettings, dataset: LogDataset) -> tuple[Source, HistoryIndex]:
+def open_source(
+    settings: WorkerSettings, dataset: LogDataset, position_path: Path
+) -> tuple[Source, HistoryIndex]:
     """Give the source of events, and histories of what was known before its first record.
 
     Raises:
         SourceError: the event file or its position cannot be used.
     """
-    settings.state.mkdir(parents=True, exist_ok=True)
-    position_path = settings.state / "position.json"
     start_ms = _moment(settings.start, dataset.splits, edge=0)
     end_ms = _moment(settings.end, dataset.splits, edge=1)
     if settings.events is not None:

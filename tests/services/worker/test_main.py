@@ -51,6 +51,11 @@ def vectors(store: RedisStore) -> VectorStore:
     )
 
 
+def next_offset(tmp_path: Path) -> int:
+    files = [*(tmp_path / "fm/worker").glob("position-*.json")]
+    return sum(json.loads(file.read_text())["next_offset"] for file in files)
+
+
 def run(*arguments: str) -> int:
     return main(arguments, model_opener=open_fake_model)
 
@@ -74,12 +79,19 @@ def test_a_second_run_goes_on_where_the_first_one_stopped(
 ) -> None:
     split = str(TEST_START_MS + 2 * DAY_MS)
     assert run(*arguments, "--until", split) == 0
-    position = json.loads((tmp_path / "fm/worker/position.json").read_text())["next_offset"]
+    position = next_offset(tmp_path)
     assert len(vectors(store).read_request(1, np.array([100])).memory) == 2
     assert run(*arguments) == 0
     assert len(vectors(store).read_request(1, np.array([100])).memory) == 4
-    after = json.loads((tmp_path / "fm/worker/position.json").read_text())["next_offset"]
-    assert after > position
+    assert next_offset(tmp_path) > position
+
+
+def test_a_store_that_was_emptied_is_filled_again(arguments: list[str], store: RedisStore) -> None:
+    assert run(*arguments) == 0
+    before = vectors(store).read_request(1, np.array([100])).memory.at_ms.tolist()
+    store.flush()
+    assert run(*arguments) == 0
+    assert vectors(store).read_request(1, np.array([100])).memory.at_ms.tolist() == before
 
 
 def test_an_event_file_is_worked_through_and_bad_lines_are_set_aside(
@@ -140,6 +152,4 @@ def test_asked_to_stop_a_following_worker_ends_with_code_0(
     assert process.returncode == 0
     lines = [json.loads(line) for line in log.splitlines()]
     assert [lines[0]["event"], lines[-1]["event"]] == ["starting", "stopped"]
-    position = tmp_path / "fm/worker/position.json"
-    committed = json.loads(position.read_text())["next_offset"] if position.exists() else 0
-    assert committed == lines[-1]["num_engagements"] + lines[-1]["num_requests"]
+    assert next_offset(tmp_path) == lines[-1]["num_engagements"] + lines[-1]["num_requests"]

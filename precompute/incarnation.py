@@ -1,0 +1,28 @@
+"""Which store this is: a committed position is worth nothing without the vectors written before it.
+
+A store that was emptied or replaced has another incarnation, so a worker that keeps its position
+under that name starts over by itself. Nothing is lost by it, for repeats change nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from features.store import Store, Swap
+
+INCARNATION_KEY = "precompute:incarnation"
+
+
+def store_incarnation(store: Store) -> str:
+    """Give the store's incarnation, 32 hex digits; names it where it has none yet.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    held = store.read([INCARNATION_KEY]).values[0]
+    if held is None:
+        fresh = uuid.uuid4().hex.encode()
+        store.swap([Swap(key=INCARNATION_KEY, expected=None, value=fresh)])
+        # Another worker may have been first.
+        held = store.read([INCARNATION_KEY]).values[0] or fresh
+    return held.decode("ascii", errors="replace")
