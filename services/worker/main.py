@@ -26,6 +26,8 @@ from features.packed import VectorDtype
 from features.schema import VerticalSpec
 from features.store import open_store
 from features.vectorstore import VectorStore
+from foundation.frozen import FrozenFm
+from foundation.training.checkpoint import CheckpointError
 from precompute.deadletters import DeadLetterFile
 from precompute.decoding import EventDecoder
 from precompute.events import SourceError
@@ -62,10 +64,6 @@ def open_model(folder: Path, dataset: LogDataset, histories: HistoryIndex) -> Pa
     Raises:
         DataError: there is none, or it is of other data.
     """
-    # Here, because torch takes seconds to import and --help should not wait for it.
-    from foundation.frozen import FrozenFm
-    from foundation.training.checkpoint import CheckpointError
-
     try:
         return FrozenFm.load(folder, dataset, histories=histories)
     except CheckpointError as error:
