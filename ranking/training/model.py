@@ -139,10 +139,7 @@ class VerticalModel(nn.Module):
         spec = self.spec
         item = self._embed(inputs["item_codes"], spec.item_features)
         user = self._embed(inputs["user_codes"], spec.user_features)
-        if request_index is None:
-            user = user.expand(item.shape[0], -1)
-        else:
-            user = user[request_index]
+        user = user.expand(item.shape[0], -1) if request_index is None else user[request_index]
         parts = [user, item, self._embed(inputs["context_codes"], spec.context_features)]
         if spec.num_numeric:
             parts.append(inputs["numeric"])
