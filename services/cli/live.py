@@ -67,7 +67,7 @@ class RankClient:
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address)
-        self._stub = ranking_pb2_grpc.RankServiceStub(self._channel)
+        self._stub = ranking_pb2_grpc.RankServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def rank(self, request: ranking_pb2.RankRequest) -> ranking_pb2.RankResponse:
         """Rank one request."""

@@ -1,0 +1,264 @@
+"""The `gemcutter` command.
+
+Each sub-command is one step of the flow and can be run alone; `quickstart` runs them all. Modules
+of a step are imported inside its function: torch takes seconds, and help should not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from features.errors import GemcutterError
+
+app = typer.Typer(
+    help="Rank ads with what a large foundation model knows, from an event log to an endpoint.",
+    epilog="Start with `gemcutter quickstart`. Every step has its own --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Check a log before anything is trained on it, or build the demo log.")
+bundle_app = typer.Typer(help="Look into a bundle: the folder that a ranker serves from.")
+app.add_typer(data_app, name="data", no_args_is_help=True)
+app.add_typer(bundle_app, name="bundle", no_args_is_help=True)
+
+Cut = Literal["hard", "uniform"]
+DataDir = Annotated[
+    Path, typer.Option("--data", help="Log folder with schema.yaml, splits.yaml and tables.")
+]
+FmDir = Annotated[Path, typer.Option("--fm", help="Folder of the foundation model.")]
+RunDir = Annotated[Path, typer.Option("--run", help="Run folder that `quickstart` wrote.")]
+BundleDir = Annotated[Path, typer.Option("--bundle", help="Bundle folder.")]
+StoreUrl = Annotated[
+    str, typer.Option("--store", help="redis://host:port, unix://path, or local to start one.")
+]
+
+
+@app.command()
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/quickstart"),
+    households: Annotated[int, typer.Option(help="Households of the cut; 0 takes all.")] = 200,
+    cut: Annotated[Cut, typer.Option(help="How negatives are drawn; see docs.")] = "hard",
+    recipe: Annotated[str, typer.Option(help="Foundation model's recipe.")] = "quickstart",
+    is_recorded: Annotated[
+        bool, typer.Option("--record", help="Append the figures to docs/results.")
+    ] = False,
+) -> None:
+    """Run the whole flow on real data: log, foundation model, vertical, store, ranker, report.
+
+    About ten minutes on two cores. Steps that an earlier run finished are not run again unless
+    their inputs changed; delete the run folder to start over.
+    """
+    from services.cli.quickstart import QuickstartConfig, run_quickstart
+
+    config = QuickstartConfig(
+        out=out, households=households or None, cut=cut, recipe=recipe, is_recorded=is_recorded
+    )
+    run_quickstart(config, Console())
+
+
+@data_app.command("check")
+def data_check(
+    folder: Annotated[Path, typer.Argument(help="Log folder, or its schema.yaml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Read a log as training would and say what is in it, or what is wrong and where.
+
+    Exit code 0 only when it can be trained on.
+    """
+    from services.cli.datacheck import print_check
+
+    raise typer.Exit(print_check(folder, Console(), as_json=as_json))
+
+
+@data_app.command("build")
+def data_build(
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    households: Annotated[int, typer.Option(help="Households; 0 takes all 2,469.")] = 200,
+    cut: Annotated[Cut, typer.Option(help="hard or uniform negatives.")] = "hard",
+) -> None:
+    """Build the Complete Journey log folder, with a commented schema.yaml to copy from."""
+    from services.cli.offline import build_data
+    from services.cli.progress import Steps
+
+    with Steps(Console()).step("data", f"building {out}") as step:
+        build_data(out, households=households or None, cut=cut, step=step)
+
+
+@app.command()
+def train(
+    data: DataDir,
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints and the final model.")],
+    recipe: Annotated[str, typer.Option(help="Recipe in foundation/training/recipes.py.")] = (
+        "quickstart"
+    ),
+) -> None:
+    """Train the foundation model: one pass over its window, in time order.
+
+    Interrupted runs go on from their newest checkpoint and end as if they had not stopped.
+    """
+    from services.cli.offline import open_dataset, train_fm
+    from services.cli.progress import Steps
+
+    console = Console()
+    with Steps(console).step("train", "foundation model") as step:
+        console.print_json(data=train_fm(open_dataset(data), out, recipe=recipe, step=step))
+
+
+@app.command()
+def transfer(
+    data: DataDir,
+    fm: FmDir,
+    out: Annotated[Path, typer.Option(help="Run folder for transfer_log/, verticals/, bundle/.")],
+    vertical: Annotated[str | None, typer.Option(help="Default: the schema's first.")] = None,
+) -> None:
+    """Write the transfer log, train the vertical models from it, and export the best as a bundle.
+
+    The log holds the frozen model's probability and packed vector of every example, once.
+    """
+    from services.cli.distil import run_transfer
+
+    run_transfer(data, fm, out, vertical=vertical, console=Console())
+
+
+@app.command()
+def precompute(
+    data: DataDir,
+    fm: FmDir,
+    store: StoreUrl,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="More for the worker; see -- --help.")
+    ] = None,
+) -> None:
+    """Run the worker: score events with the foundation model and write vectors to the store."""
+    from services.worker.main import main as worker
+
+    given = ["--dataset", str(data), "--fm", str(fm), "--store", store, *(arguments or [])]
+    raise typer.Exit(worker(given))
+
+
+@app.command()
+def serve(
+    bundle: BundleDir,
+    store: StoreUrl,
+    grpc_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 50051,
+    http_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 8080,
+) -> None:
+    """Run a ranker: gRPC and HTTP over one bundle and one store. No torch is loaded."""
+    from services.ranker.main import main as ranker
+
+    ports = ["--grpc-port", str(grpc_port), "--http-port", str(http_port)]
+    raise typer.Exit(ranker(["--bundle", str(bundle), "--store", store, *ports]))
+
+
+@app.command()
+def up(
+    run: RunDir = Path("runs/quickstart"),
+    grpc_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 50051,
+    http_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 8080,
+) -> None:
+    """Leave store, worker and ranker running on a finished run, until Ctrl-C."""
+    from services.cli.up import run_up
+
+    run_up(run, Console(), grpc_port=grpc_port, http_port=http_port)
+
+
+@app.command()
+def rank(
+    user: Annotated[str, typer.Option(help="User id.")],
+    items: Annotated[str, typer.Option(help="Item ids, separated by commas.")],
+    vertical: Annotated[str, typer.Option(help="Vertical.")] = "shelf",
+    address: Annotated[str, typer.Option(help="host:port of gRPC.")] = "localhost:50051",
+    context: Annotated[
+        list[str] | None, typer.Option(help="name=value, the same for every candidate.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole answer.")] = False,
+) -> None:
+    """Ask a running ranker for one ranking and print it."""
+    from services.cli.rank import print_ranking
+
+    print_ranking(
+        user,
+        [item.strip() for item in items.split(",")],
+        vertical=vertical,
+        address=address,
+        context=dict(_pair(text) for text in context or []),
+        console=Console(),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def loadtest(
+    run: RunDir = Path("runs/quickstart"),
+    target: Annotated[
+        str | None, typer.Option(help="grpc://host:port or http://host:port; default: starts one.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Requests per second, Poisson.")] = 50.0,
+    seconds: Annotated[float, typer.Option(help="Measured time; 5 s of warm-up come on top.")] = 20,
+    candidates: Annotated[int, typer.Option(help="Candidates per request.")] = 200,
+    is_recorded: Annotated[
+        bool, typer.Option("--record", help="Append the figures to docs/results.")
+    ] = False,
+) -> None:
+    """Send an open-loop load and report latency from the moment each request was due."""
+    from services.cli.loadtest import run_loadtest
+
+    run_loadtest(
+        run,
+        Console(),
+        target=target,
+        rate_qps=rate,
+        duration_s=seconds,
+        num_candidates=candidates,
+        is_recorded=is_recorded,
+    )
+
+
+@bundle_app.command("show")
+def bundle_show(bundle: Annotated[Path, typer.Argument(help="Bundle folder.")]) -> None:
+    """Print a bundle's manifest."""
+    from ranking.bundle import load_bundle
+
+    Console().print_json(data=_plain(load_bundle(bundle).manifest))
+
+
+@bundle_app.command("verify")
+def bundle_verify(bundle: Annotated[Path, typer.Argument(help="Bundle folder.")]) -> None:
+    """Check every hash and id of a bundle and replay its golden requests."""
+    from services.cli.bundles import verify
+
+    Console().print(verify(bundle))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise typer.BadParameter(f"expected name=value, got {text!r}")
+    return name, value
+
+
+def _plain(value: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def main() -> None:
+    """Run the command; a mistake of the user's is told in one line, without a traceback."""
+    from services.cli.processes import ChildError
+
+    try:
+        app()
+    except (GemcutterError, ChildError, FileNotFoundError) as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}[/red] {error}", highlight=False)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
