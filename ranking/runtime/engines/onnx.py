@@ -11,7 +11,7 @@ from ranking.manifest import Manifest
 from ranking.runtime.engines.protocol import Arrays, pad_rows
 from ranking.runtime.errors import EngineError
 
-# The binding's exceptions share no base of their own below Exception but RuntimeError's siblings.
+# The binding's exceptions share no base below Exception.
 _STATE = ort.capi.onnxruntime_pybind11_state
 FAULTS = (
     RuntimeError,
