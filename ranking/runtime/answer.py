@@ -70,6 +70,8 @@ class RankAnswer:
     schema_id: str
     engine: str
     stage_times: StageTimes
+    num_refused: dict[str, int]
+    """Stored values that were there and could not be used, by reason."""
 
     @property
     def num_fallback(self) -> int:

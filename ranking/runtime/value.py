@@ -34,7 +34,8 @@ def ecpm_micros(
     weights = np.array([value_weights[name] for name in objectives])
     # Not a matrix product: equal rows must give equal values wherever they stand.
     worth = (p.astype(np.float64) * weights).sum(axis=1)
-    return bid_micros * worth * _IMPRESSIONS
+    ecpm: npt.NDArray[np.float64] = bid_micros * worth * _IMPRESSIONS
+    return ecpm
 
 
 def best_first(score: npt.NDArray[np.float64]) -> IntArray:
