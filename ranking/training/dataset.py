@@ -49,7 +49,7 @@ class VerticalExamples:
         user_side: input name to (B, ...). row_side: input name to (N, ...).
         request_index: (N,), int64; the request of each row, non-decreasing.
         labels, p_f: (N, A), float32, columns in the order of objectives.
-        weights: (N,), float32. user_keys, at_ms: (N,), int64.
+        weights: (N,), float32. example_ids, user_keys, at_ms: (N,), int64.
     """
 
     spec: AssemblySpec
@@ -61,6 +61,7 @@ class VerticalExamples:
     labels: FloatArray
     p_f: FloatArray
     weights: FloatArray
+    example_ids: IntArray
     user_keys: IntArray
     at_ms: IntArray
 
@@ -117,6 +118,7 @@ def build_examples(
         labels=np.column_stack([shown.labels[name] for name in objectives]),
         p_f=_teacher(log, shown, objectives),
         weights=shown.weights,
+        example_ids=shown.example_ids,
         user_keys=shown.user_keys,
         at_ms=shown.at_ms,
     )

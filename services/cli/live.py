@@ -12,8 +12,8 @@ import grpc
 from features.dataset import LogDataset
 from features.histories import HistoryIndex
 from features.schema import VerticalSpec
-from features.store import Store, open_store
-from features.transferlog import TransferLog
+from features.store import Store
+from features.transferlog import TransferLog, read_transfer_log
 from features.vectorstore import VectorStore
 from foundation.frozen import FrozenFm
 from precompute.backfill import load_transfer_log_into_store
@@ -24,7 +24,9 @@ from precompute.sources.dataset import DatasetSource, history_events
 from precompute.worker import Worker
 from precompute.writing import VectorStoreSink
 from protos import ranking_pb2, ranking_pb2_grpc
+from ranking.bundle import load_manifest
 from services.cli.processes import Child
+from services.cli.run_folder import RunFolder
 
 _RANK_TIMEOUT_S = 10.0
 
@@ -88,6 +90,13 @@ class Filler:
     vertical: VerticalSpec
     store: Store
 
+    @classmethod
+    def of_run(cls, run: RunFolder, dataset: LogDataset, store: Store) -> Filler:
+        """Give the filler of a finished run's served vertical."""
+        log = read_transfer_log(run.transfer_log, schema_id=dataset.schema.schema_id)
+        vertical = dataset.schema.vertical(load_manifest(run.bundle).vertical)
+        return cls(dataset, log, vertical, store)
+
     @property
     def vectors(self) -> VectorStore:
         """The store as vectors of the log's space."""
@@ -130,8 +139,3 @@ def make_worker(filler: Filler, fm_folder: Path, *, from_ms: int, dead_letters: 
         histories=histories,
         dead_letters=DeadLetterFile(dead_letters),
     )
-
-
-def connect(url: str) -> Store:
-    """Open a store by URL."""
-    return open_store(url)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from services.cli import offline
 from services.cli.distil import Distilled, distil
 from services.cli.live import Filler, RankClient, Ranker, make_worker, running_ranker
 from services.cli.loadtest import LoadPlan, load_with_fault
+from services.cli.machine import commit, describe_machine
 from services.cli.progress import Steps
 from services.cli.replay import check_parity, replay_with_worker
 from services.cli.report.basket import choose_basket
@@ -68,7 +66,7 @@ def run_quickstart(config: QuickstartConfig, console: Console) -> Json:
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "command": "gemcutter quickstart",
-        "machine": machine(),
+        "machine": describe_machine(),
         "schema_id": dataset.schema.schema_id,
         "data": offline.describe_data(dataset, households=config.households, cut=config.cut),
     }
@@ -80,7 +78,7 @@ def run_quickstart(config: QuickstartConfig, console: Console) -> Json:
         report["fm"] |= offline.evaluate_fm(dataset, log)
         report["baselines"] = offline.evaluate_baselines(dataset)
     with steps.step("verticals", "vertical models") as step:
-        distilled = distil(dataset, log, run, step=step)
+        distilled = distil(dataset, log, run, vertical=None, step=step)
     report |= {"space_id": log.meta.space_id, "verticals": distilled.rows_json()}
     report["bundle"] = distilled.bundle_json()
     _live(run, steps, dataset=dataset, log=log, distilled=distilled, report=report)
@@ -105,10 +103,8 @@ def _live(
     """Serve, compare, replay, load; adds to the report."""
     test_start_ms, test_end_ms = dataset.splits.test
     vertical = dataset.schema.vertical(distilled.vertical)
-    requests = logged_requests(
-        run.data, vertical.name, start_ms=test_start_ms, end_ms=test_end_ms
-    )
-    with _serving(run, steps) as (server, ranker), open_store(server.url) as store:
+    requests = logged_requests(run.data, vertical.name, start_ms=test_start_ms, end_ms=test_end_ms)
+    with _serving(run, steps) as (server, ranker), closing(open_store(server.url)) as store:
         report["bundle"]["engine"] = ranker.engine
         filler = Filler(dataset, log, vertical, store)
         client = RankClient(ranker.grpc_address)
@@ -148,32 +144,3 @@ def _serving(run: RunFolder, steps: Steps) -> Iterator[tuple[LocalServer, Ranker
             yield server, ranker
         finally:
             context.__exit__(None, None, None)
-
-
-def commit() -> str:
-    """Give the commit of the code, "unknown" outside a checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(  # noqa: S603 (fixed command)
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
-
-
-def machine() -> Json:
-    """Give what the run ran on."""
-    cpu = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        cpu = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), cpu)
-    except OSError:
-        pass
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(memory_gib, 1),
-        "python": platform.python_version(),
-    }

@@ -37,13 +37,14 @@ class Answers:
     Attributes:
         example_ids: the impression of each.
         p: objective to calibrated probabilities, in the same order.
-        tiers, degraded: counts of candidates by tier and of answers by reason.
+        tier_names: where each one's vector came from, in the same order.
+        degraded: answers by reason.
         num_requests: answered.
     """
 
     example_ids: list[IntArray] = field(default_factory=list)
     p: dict[str, list[float]] = field(default_factory=dict)
-    tiers: Counter[str] = field(default_factory=Counter)
+    tier_names: list[str] = field(default_factory=list)
     degraded: Counter[str] = field(default_factory=Counter)
     num_requests: int = 0
 
@@ -52,7 +53,7 @@ class Answers:
         self.num_requests += 1
         self.example_ids.append(logged.example_ids)
         for candidate in answer.ranked:
-            self.tiers[TIER_NAMES[candidate.tier]] += 1
+            self.tier_names.append(TIER_NAMES[candidate.tier])
             for objective, p in candidate.p.items():
                 self.p.setdefault(objective, []).append(p)
         for reason in answer.degraded:
@@ -132,7 +133,9 @@ def replay_with_worker(
     result: dict[str, Any] = {
         "requests": answers.num_requests,
         "rows": num_candidates,
-        "tier_share": {name: n / num_candidates for name, n in answers.tiers.most_common()},
+        "tier_share": {
+            name: n / num_candidates for name, n in Counter(answers.tier_names).most_common()
+        },
         "degraded_share": {
             name: n / answers.num_requests for name, n in answers.degraded.most_common()
         },

@@ -215,8 +215,7 @@ def _serving(report: Report) -> str:
         f"{parity['rows']:,} test rows scored through the endpoint differ from the offline scores "
         f"by at most {parity['max_abs_difference']:.2e} (declared tolerance "
         f"{parity['tolerance']:.0e}). {replay['requests']:,} real test-week baskets replayed "
-        "against the live worker: AUC "
-        f"{_estimate(replay['auc'])}."
+        f"against the live worker: AUC {replay['metrics']['purchase']['auc']['value']:.4f}."
     )
     return (
         "<h2>Serving</h2>"

@@ -1,0 +1,119 @@
+"""A run's figures as rows of `docs/results`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from features.results import ResultRow, append_results
+from services.cli.machine import commit, describe_machine
+
+RESULTS = Path("docs/results")
+_UNITS = {"ne": "ratio", "auc": "frac", "gauc": "frac", "calibration": "ratio"}
+
+
+def record(report: Mapping[str, Any]) -> None:
+    """Append a quick start's figures to docs/results/quickstart.csv."""
+    append_results(RESULTS / "quickstart.csv", quickstart_rows(report))
+
+
+def quickstart_rows(report: Mapping[str, Any]) -> list[ResultRow]:
+    """Give one row per figure worth comparing with a later run."""
+    case = f"cj-{report['data']['cut']}-{report['data']['households'] or 'all'}"
+    rows = [*_quality(report), *_serving(report)]
+    return [_row(report, case=case, **row) for row in rows]
+
+
+def record_load(result: Mapping[str, Any], *, case: str) -> None:
+    """Append a load test's figures to docs/results/loadtests.csv."""
+    head = {
+        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "command": "gemcutter loadtest",
+        "machine": describe_machine(),
+    }
+    rows = [_row(head, case=case, **row) for row in _load_rows(result, prefix="")]
+    append_results(RESULTS / "loadtests.csv", rows)
+
+
+def _quality(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    named = {f"baseline {name}": result for name, result in report["baselines"].items()}
+    named["kunlun"] = report["fm"]["test"]
+    named |= {f"vm {row['row']}": row["test"] for row in report["verticals"]}
+    for model, result in named.items():
+        for objective, metrics in result.items():
+            for metric, unit in _UNITS.items():
+                estimate = metrics[metric]
+                if estimate["value"] is not None:
+                    yield {
+                        "metric": f"{metric}/{objective}/{model}",
+                        "value": estimate["value"],
+                        "unit": unit,
+                        "low": estimate["low"],
+                        "high": estimate["high"],
+                    }
+    for row in report["verticals"]:
+        if row["transfer_ratio"] is not None:
+            yield {"metric": f"tr/{row['row']}", "value": row["transfer_ratio"], "unit": "ratio"}
+        change = row["ne_difference_to_base"]["purchase"]
+        yield {
+            "metric": f"ne_minus_base/purchase/{row['row']}",
+            "value": change["value"],
+            "unit": "ratio",
+            "low": change["low"],
+            "high": change["high"],
+        }
+
+
+def _serving(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    gap = report["parity"]["max_abs_difference"]
+    note = f"{report['parity']['rows']} rows, {report['bundle']['engine']}"
+    yield {"metric": "parity/max_abs_difference", "value": gap, "unit": "frac", "note": note}
+    for name, share in report["replay"]["tier_share"].items():
+        yield {"metric": f"tier_share/{name}", "value": share, "unit": "frac"}
+    yield from _load_rows(report["load"], prefix="load/")
+    for name, seconds in report["seconds"].items():
+        yield {"metric": f"seconds/{name}", "value": seconds, "unit": "s"}
+
+
+def _load_rows(load: Mapping[str, Any], *, prefix: str) -> Iterator[dict[str, Any]]:
+    note = f"{load['rate_qps']:g} requests/s of {load['num_candidates']} candidates, open loop" + (
+        "" if load["is_valid"] else "; client-bound: " + "; ".join(load["invalid_reasons"])
+    )
+    for phase, figures in load["phases"].items():
+        for name in ("p50_ms", "p99_ms", "p999_ms"):
+            metric = f"{prefix}{name}/{phase}"
+            yield {"metric": metric, "value": figures[name], "unit": "ms", "note": note}
+        for name, count in figures["counts"].items():
+            metric = f"{prefix}{name}/{phase}"
+            yield {"metric": metric, "value": count, "unit": "requests", "note": note}
+
+
+def _row(
+    head: Mapping[str, Any],
+    *,
+    case: str,
+    metric: str,
+    value: float,
+    unit: str,
+    low: float | None = None,
+    high: float | None = None,
+    note: str = "",
+) -> ResultRow:
+    return ResultRow(
+        date=head["created_at"],
+        commit=head["commit"],
+        command=head["command"],
+        machine="; ".join(f"{name} {value}" for name, value in head["machine"].items()),
+        config="",
+        case=case,
+        metric=metric,
+        value=value,
+        unit=unit,
+        low=low,
+        high=high,
+        seeds="0",
+        note=note,
+    )
