@@ -115,6 +115,22 @@ class VerticalModel(nn.Module):
         self.serving_head = nn.Linear(self.backbone.num_outputs, num_objectives)
         self.distill_head = nn.Linear(self.backbone.num_outputs, num_objectives)
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Inputs of `features.assembly` that the model reads."""
+        spec, config = self.spec, self.config
+        content = {"none": (), "loopfm": ("memory_z",), "raw": ("memory_codes",)}[config.memory]
+        memory = (*content, "memory_match", "memory_age", "memory_mask", "item_match")
+        pairs = ("pair_z", "pair_tier", "pair_age", "pair_similarity")
+        return (
+            *(("user_codes",) if spec.user_features else ()),
+            "item_codes",
+            *(("context_codes",) if spec.context_features else ()),
+            *(("numeric",) if spec.num_numeric else ()),
+            *(memory if config.memory != "none" else ()),
+            *(pairs if config.has_pairs else ()),
+        )
+
     def forward(
         self, inputs: Mapping[str, Tensor], request_index: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -138,9 +154,13 @@ class VerticalModel(nn.Module):
     def _join(self, inputs: Mapping[str, Tensor], request_index: Tensor | None) -> Tensor:
         spec = self.spec
         item = self._embed(inputs["item_codes"], spec.item_features)
-        user = self._embed(inputs["user_codes"], spec.user_features)
-        user = user.expand(item.shape[0], -1) if request_index is None else user[request_index]
-        parts = [user, item, self._embed(inputs["context_codes"], spec.context_features)]
+        parts = [item]
+        if spec.user_features:
+            user = self._embed(inputs["user_codes"], spec.user_features)
+            is_one = request_index is None
+            parts.append(user.expand(item.shape[0], -1) if is_one else user[request_index])
+        if spec.context_features:
+            parts.append(self._embed(inputs["context_codes"], spec.context_features))
         if spec.num_numeric:
             parts.append(inputs["numeric"])
         if self.config.memory != "none":
@@ -158,8 +178,6 @@ class VerticalModel(nn.Module):
             self.embeddings[self._vocabulary_of[name]](codes[..., place])
             for place, name in enumerate(names)
         ]
-        if not parts:
-            return codes.new_zeros((*codes.shape[:-1], 0), dtype=torch.float32)
         return torch.cat(parts, dim=-1)
 
 
