@@ -227,7 +227,7 @@ class Ranker:
 
     def _score(self, call: RankCall, logits: FloatArray) -> _Scores:
         manifest = self._manifest
-        is_fallback: npt.NDArray[np.bool_] = np.logical_not(np.isfinite(logits)).any(axis=1)
+        is_fallback = np.asarray(~np.isfinite(logits).all(axis=1), dtype=np.bool_)
         p = calibrate(
             np.where(is_fallback[:, None], np.float32(0), logits),
             manifest.objectives,
