@@ -51,7 +51,7 @@ class Fault:
 
 
 _INTERNAL = 500
-_KNOWN: dict[type[GemcutterError], tuple[str, int]] = {
+_KNOWN: dict[type[Exception], tuple[str, int]] = {
     InvalidRequest: ("INVALID_ARGUMENT", 400),
     UnknownVertical: ("NOT_FOUND", 404),
     BodyTooLarge: ("RESOURCE_EXHAUSTED", 413),
@@ -64,7 +64,7 @@ _KNOWN: dict[type[GemcutterError], tuple[str, int]] = {
 
 def fault_of(error: Exception) -> Fault:
     """Give what to tell the caller; what nobody expected is logged and told without details."""
-    known = _KNOWN.get(type(error))  # type: ignore[call-overload]
+    known = _KNOWN.get(type(error))
     if known is None:
         _log.error("call failed", exc_info=error)
         return Fault(code="INTERNAL", http_status=_INTERNAL, message="internal error")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from features.arrays import IntArray
 from features.errors import DataError
@@ -37,10 +39,7 @@ def read_request(request: pb.RankRequest, bundle: Bundle, now_ms: int) -> RankCa
         bid_micros=_int64s(candidates, "bid_micros", "bid_micros_le"),
         user_features=_values(request.user_features),
         context=_values(request.context),
-        columns={
-            column.name: _column(column, f"candidates.columns[{place}]")
-            for place, column in enumerate(candidates.columns)
-        },
+        columns=_columns(candidates),
         top_k=request.top_k,
         is_in_request_order=request.by_request_order,
     )
@@ -50,7 +49,7 @@ def write_answer(answer: RankAnswer) -> pb.RankResponse:
     """Give the message that an answer becomes."""
     response = pb.RankResponse(
         request_id=answer.request_id,
-        degraded=[reason.value for reason in answer.degraded],
+        degraded=[pb.DegradedReason.Name(reason.value) for reason in answer.degraded],
         vertical=answer.vertical,
         bundle_id=answer.bundle_id,
         space_id=answer.space_id,
@@ -66,11 +65,11 @@ def write_answer(answer: RankAnswer) -> pb.RankResponse:
     return response
 
 
-def answer_rows(answer: RankAnswer) -> list[dict[str, object]]:
+def answer_rows(answer: RankAnswer) -> list[dict[str, Any]]:
     """Give the candidates of an answer in its order, fields named as on the wire."""
     places = answer.places
     p = answer.p[places].astype(np.float64).tolist()
-    columns = {
+    columns: dict[str, npt.NDArray[Any]] = {
         "index": places,
         "rank": answer.rank[places],
         "score": answer.score[places],
@@ -163,7 +162,17 @@ def _values(values: Mapping[str, pb.FeatureValue]) -> dict[str, RawValue]:
 
 def _value(value: pb.FeatureValue) -> RawValue:
     kind = value.WhichOneof("kind")
-    return None if kind is None else getattr(value, kind)  # type: ignore[no-any-return]
+    return None if kind is None else getattr(value, kind)
+
+
+def _columns(candidates: pb.Candidates) -> dict[str, Sequence[RawValue]]:
+    columns: dict[str, Sequence[RawValue]] = {}
+    for place, column in enumerate(candidates.columns):
+        field = f"candidates.columns[{place}]"
+        if column.name in columns:
+            raise InvalidRequest(f"{field}.name", expected="each name once", got=column.name)
+        columns[column.name] = _column(column, field)
+    return columns
 
 
 def _column(column: pb.FeatureColumn, field: str) -> Sequence[RawValue]:
