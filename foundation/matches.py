@@ -62,7 +62,7 @@ def match_features(
                 out[row, key, :-1] = np.log1p(decay_EK[first + hits].sum(0))
                 out[row, key, -1] = recency_E[first + hits[-1]]
     _fill_any_event(out, request_B, decay_EK, recency_E, offsets_R)
-    return out.reshape(num_rows, -1)
+    return out.reshape(num_rows, (num_keys + 1) * (len(rates) + 1))
 
 
 def _fill_any_event(
