@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent import futures
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -48,12 +48,13 @@ class _Servicer(ranking_pb2_grpc.RankServiceServicer):
         return write_answer(outcome)
 
 
-def _abort(context: grpc.ServicerContext, fault: Fault) -> None:
+def _abort(context: grpc.ServicerContext, fault: Fault) -> NoReturn:
     trailers = [("x-error-field", fault.field)] if fault.field else []
     if fault.code == "RESOURCE_EXHAUSTED":
         trailers.append(("retry-after", str(RETRY_AFTER_S)))
     context.set_trailing_metadata(trailers)
     context.abort(grpc.StatusCode[fault.code], fault.message)
+    raise AssertionError("abort raises")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
+from google.protobuf import json_format
 
 from features.arrays import IntArray
 from features.lookup import Tier
