@@ -9,8 +9,11 @@ Errors: ExportError (also ValueError), saying which case failed and by how much.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -98,24 +101,39 @@ def export_onnx(model: VerticalModel, sample: Arrays, path: Path) -> None:
     num_candidates = torch.export.Dim("N", min=_SMALLEST_BUCKET, max=65536)
     names = model.input_names
     shapes = tuple(None if name in USER_SIDE else {0: num_candidates} for name in names)
-    try:
-        program = torch.export.export(
-            _Serving(model, names),
-            tuple(torch.from_numpy(np.ascontiguousarray(sample[name])) for name in names),
-            dynamic_shapes=(shapes,),
-            strict=False,
+    with _quiet():
+        try:
+            program = torch.export.export(
+                _Serving(model, names),
+                tuple(torch.from_numpy(np.ascontiguousarray(sample[name])) for name in names),
+                dynamic_shapes=(shapes,),
+                strict=False,
+            )
+        except (torch._dynamo.exc.UserError, ValueError) as error:
+            raise ExportError(f"export: cannot take any number of candidates: {error}") from error
+        torch.onnx.export(
+            program,
+            input_names=list(names),
+            output_names=[OUTPUT],
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            f=str(path),
         )
-    except (torch._dynamo.exc.UserError, ValueError) as error:
-        raise ExportError(f"export: cannot take any number of candidates: {error}") from error
-    torch.onnx.export(
-        program,
-        input_names=list(names),
-        output_names=[OUTPUT],
-        dynamo=True,
-        external_data=False,
-        verbose=False,
-        f=str(path),
-    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's remarks about itself and absent packages from the user."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 class _Serving(nn.Module):

@@ -266,7 +266,7 @@ def _transfer_ratio(ne: Estimate, difference: Estimate, fm_ne: Estimate) -> floa
     if ne.value is None or difference.value is None or fm_ne.value is None:
         return None
     fm_gain = ne.value - difference.value - fm_ne.value
-    return -difference.value / fm_gain if fm_gain > 0 else None
+    return (0.0 - difference.value) / fm_gain if fm_gain > 0 else None
 
 
 def _part(tell: Progress, first: float, size: float, name: str) -> Progress:
