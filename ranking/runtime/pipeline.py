@@ -30,6 +30,7 @@ from ranking.runtime.answer import Degraded, RankAnswer, StageTimes
 from ranking.runtime.breaker import Breaker
 from ranking.runtime.deadline import Clock, Deadline
 from ranking.runtime.engines import Arrays, Choice
+from ranking.runtime.errors import InvalidRequest
 from ranking.runtime.request import EncodedContext, RankCall, RawValue, RequestEncoder
 from ranking.runtime.value import DEFAULT_BID_MICROS, best_first, ecpm_micros
 
@@ -162,6 +163,17 @@ class Ranker:
             num_refused={reason.value: n for reason, n in stored.num_refused.items()},
         )
         return self._answer(call, scores, inputs, degraded=degraded, watch=watch)
+
+    def warm_up(self) -> None:
+        """Do once what is slow the first time, on an item that may be cold, without the store."""
+        keys = self.bundle.items.keys[:1].astype(np.int64)
+        call = RankCall(request_id="", user_key=0, at_ms=0, item_ids=keys.tolist(), item_keys=keys)
+        try:
+            context = self._encoder.context(call)
+        except InvalidRequest:  # a context feature without a default: this call has none to send
+            return
+        assembled = self._assemble(call, context, {}, self._vectors.unread(len(keys)))
+        self._score(call, self.choice.engine.run(assembled.inputs))
 
     def _read(self, call: RankCall, deadline: Deadline) -> tuple[StoredRequest, bool]:
         """Give what the store holds, and whether it was read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ranking.bundle import Bundle
 from ranking.runtime.answer import RankAnswer
@@ -15,6 +16,8 @@ from ranking.runtime.request import RankCall
 from services.ranker.admission import Permits
 from services.ranker.faults import Fault, fault_of
 from services.ranker.metrics import OTHER_VERTICAL, RankerMetrics
+
+T = TypeVar("T")
 
 CallReader = Callable[[Bundle, int], RankCall]
 """Gives the call for a bundle's schema, and for the moment (Unix ms) if it names none."""
@@ -54,9 +57,23 @@ class RankCalls:
         return Deadline.after(bound_ms, self._clock, is_cancelled=is_cancelled)
 
     def rank(
-        self, vertical: str, read: CallReader, deadline: Deadline, *, transport: str
-    ) -> RankAnswer | Fault:
-        """Answer a call, or say what is wrong."""
+        self,
+        vertical: str,
+        read: CallReader,
+        write: Callable[[RankAnswer], T],
+        *,
+        deadline: Deadline,
+        transport: str,
+    ) -> T | Fault:
+        """Answer a call, or say what is wrong.
+
+        Args:
+            vertical: whom to ask.
+            read: gives the call.
+            write: gives the transport's form of the answer.
+            deadline: of the call.
+            transport: for the metrics.
+        """
         known = OTHER_VERTICAL
         try:
             ranker = self._find(vertical)
@@ -64,6 +81,7 @@ class RankCalls:
             with self._permits.admitted(deadline):
                 call = read(ranker.bundle, time.time_ns() // 1_000_000)
                 answer = ranker.rank(call, deadline)
+            written = write(answer)
             self._metrics.observe(answer)
         except Exception as error:  # noqa: BLE001 (outermost of a call: nothing may escape)
             fault = fault_of(error)
@@ -72,7 +90,7 @@ class RankCalls:
             self._metrics.count_call(known, transport, fault.code)
             return fault
         self._metrics.count_call(known, transport, "OK")
-        return answer
+        return written
 
     def refuse(self, error: Exception, *, transport: str) -> Fault:
         """Give and count the fault of a call that could not be read."""

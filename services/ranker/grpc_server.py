@@ -40,12 +40,13 @@ class _Servicer(ranking_pb2_grpc.RankServiceServicer):
         outcome = self._calls.rank(
             request.vertical,
             lambda bundle, now_ms: read_request(request, bundle, now_ms),
-            deadline,
+            write_answer,
+            deadline=deadline,
             transport="grpc",
         )
         if isinstance(outcome, Fault):
             _abort(context, outcome)
-        return write_answer(outcome)
+        return outcome
 
 
 def _abort(context: grpc.ServicerContext, fault: Fault) -> NoReturn:

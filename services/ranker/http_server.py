@@ -89,12 +89,13 @@ class _Door:
         outcome = self._calls.rank(
             vertical,
             lambda bundle, now_ms: read_body(parse_body(data), vertical, bundle, now_ms),
-            deadline,
+            lambda answer: _body_of(answer, self._max_bytes),
+            deadline=deadline,
             transport=_TRANSPORT,
         )
         if isinstance(outcome, Fault):
             return _refusal(outcome)
-        return _success(outcome, self._max_bytes)
+        return Response(outcome, media_type=_JSON)
 
     async def _body(self, request: Request) -> bytes:
         """Give the body without ever holding more than its limit."""
@@ -107,12 +108,13 @@ class _Door:
         return b"".join(parts)
 
 
-def _success(answer: RankAnswer, max_bytes: int) -> Response:
+def _body_of(answer: RankAnswer, max_bytes: int) -> bytes:
     body = write_body(answer)
     if len(body) > max_bytes:
-        message = f"answer: expected at most {max_bytes} bytes, got {len(body)}; ask for a top_k"
-        return _refusal(Fault(code="RESOURCE_EXHAUSTED", http_status=413, message=message))
-    return Response(body, media_type=_JSON)
+        raise BodyTooLarge(
+            f"answer: expected at most {max_bytes} bytes, got {len(body)}; ask for a top_k"
+        )
+    return body
 
 
 def _refusal(fault: Fault) -> Response:

@@ -64,4 +64,7 @@ def _catch_signals() -> threading.Event:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    # Not sys.exit: that waits for threads whose calls were cut off at the end of the grace.
+    os._exit(code)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from features.store import Store, open_store
 from ranking.bundle import Bundle
 from ranking.runtime.breaker import Breaker
 from ranking.runtime.engines import EngineOptions, choose_engine
+from ranking.runtime.engines.choose import EngineOpener
 from ranking.runtime.loader import RankerSlot
 from ranking.runtime.pipeline import Ranker
 from services.ranker.admission import Permits
@@ -43,8 +45,14 @@ class RankerProcess:
     _looker: threading.Thread
 
     @classmethod
-    def start(cls, config: RankerConfig) -> RankerProcess:
+    def start(
+        cls, config: RankerConfig, *, openers: Sequence[EngineOpener] | None = None
+    ) -> RankerProcess:
         """Listen, and load the bundles in the background.
+
+        Args:
+            config: settings.
+            openers: engines to try, best first, instead of those of the settings.
 
         Raises:
             ValueError: the store's URL is not one.
@@ -60,7 +68,14 @@ class RankerProcess:
             open_ms=config.breaker_open_ms,
             clock=time.monotonic,
         )
-        make = functools.partial(_make_ranker, config=config, store=store, breaker=breaker)
+        options = EngineOptions(engine=config.engine, num_threads=config.engine_threads)
+        make = functools.partial(
+            _make_ranker,
+            openers=options.openers() if openers is None else openers,
+            config=config,
+            store=store,
+            breaker=breaker,
+        )
         slots = tuple(RankerSlot(folder, make) for folder in config.bundles)
         metrics, readiness = RankerMetrics(), Readiness(slots)
         metrics.watch(slots, breaker)
@@ -124,16 +139,24 @@ class RankerProcess:
         self._store.close()
 
 
-def _make_ranker(bundle: Bundle, *, config: RankerConfig, store: Store, breaker: Breaker) -> Ranker:
-    options = EngineOptions(engine=config.engine, num_threads=config.engine_threads)
-    return Ranker(
+def _make_ranker(
+    bundle: Bundle,
+    *,
+    openers: Sequence[EngineOpener],
+    config: RankerConfig,
+    store: Store,
+    breaker: Breaker,
+) -> Ranker:
+    ranker = Ranker(
         bundle,
-        choose_engine(bundle, options.openers()),
+        choose_engine(bundle, openers),
         store=store,
         breaker=breaker,
         store_timeout_ms=config.store_timeout_ms,
         clock=time.monotonic,
     )
+    ranker.warm_up()
+    return ranker
 
 
 def _look(readiness: Readiness, is_stopping: threading.Event, interval_s: float) -> None:
