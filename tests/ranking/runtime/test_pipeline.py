@@ -44,7 +44,7 @@ def filled_store(user: int = 1) -> MemoryStore:
 def test_a_full_store_gives_an_answer_without_flags(bundle: Bundle) -> None:
     answer = make_ranker(bundle, store=filled_store()).rank(make_call(101, 102), no_deadline())
     assert answer.degraded == ()
-    assert answer.tier.tolist() == [Tier.EXACT_PAIR, Tier.USER_AGGREGATE]
+    assert answer.tier.tolist() == [Tier.EXACT_PAIR, Tier.SAME_USER_SIMILAR_ITEM]
     assert answer.pair_age_ms.tolist() == [HOUR_MS, HOUR_MS]
     assert answer.stage_times.total_us == 0  # the clock of this test stands still
 
