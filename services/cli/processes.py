@@ -40,6 +40,7 @@ class Child:
                 [sys.executable, "-m", module, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                bufsize=0,  # a line left in a buffer would not wake the selector
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         self.announcement = self._first_json_line(module)
