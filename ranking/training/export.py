@@ -14,11 +14,13 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_errors
 from torch import Tensor, nn
 
 from features.arrays import FloatArray, IntArray
@@ -38,6 +40,7 @@ OUTPUT = "logits"
 TOLERANCE = {"fp32": 1e-5, "bf16": 5e-3}
 """Largest difference of a probability; bf16 is about three times what such engines showed."""
 
+_RUN_ERRORS = (runtime_errors.Fail, runtime_errors.InvalidArgument, runtime_errors.RuntimeException)
 _SMALLEST_BUCKET = 2  # torch.export takes a size of 1 for a constant, so 1 is padded to 2.
 _ODD_SIZES = (1, 3, 101, 257)
 _NUM_GOLDEN = 6
@@ -170,7 +173,7 @@ def check_onnx(
             where = f"{num_rows} candidates, {fill} memory entries"
             try:
                 got = run_session(session, inputs)
-            except ort.capi.onnxruntime_pybind11_state.OnnxRuntimeException as error:
+            except _RUN_ERRORS as error:
                 raise ExportError(f"{path.name}, {where}: fails with {error}") from error
             require_close(got, run_torch(model, inputs), where=f"{path.name}, {where}")
 
@@ -284,7 +287,7 @@ def describe(dataset: LogDataset, meta: TransferMeta, row: RowResult) -> Manifes
         vertical=vertical.name,
         objectives=objectives,
         row=row.name,
-        assembly=model.spec,
+        assembly=replace(model.spec, blocks=model.config.blocks),
         vector_dtype=meta.dtype,
         max_candidates=vertical.max_candidates,
         row_buckets=_buckets(vertical.max_candidates),

@@ -164,9 +164,11 @@ class VerticalModel(nn.Module):
         if spec.num_numeric:
             parts.append(inputs["numeric"])
         if self.config.memory != "none":
-            entries = inputs["memory_z"]
-            if self.config.memory == "raw":
-                entries = self._embed(inputs["memory_codes"], spec.item_features)
+            entries = (
+                inputs["memory_z"]
+                if self.config.memory == "loopfm"
+                else self._embed(inputs["memory_codes"], spec.item_features)
+            )
             parts.append(self.memory(inputs, entries, item, request_index))
         if self.config.has_pairs:
             parts.append(self.pairs(inputs))
@@ -198,7 +200,7 @@ class PairEncoder(nn.Module):
         z, tier = inputs["pair_z"], inputs["pair_tier"]
         extra = torch.stack([inputs["pair_age"] / 8, inputs["pair_similarity"]], dim=1)
         if self.training:
-            is_kept = torch.rand(len(tier)) >= self.demotion_frac
+            is_kept = torch.rand_like(inputs["pair_age"]) >= self.demotion_frac
             tier = torch.where(is_kept, tier, int(Tier.DEFAULT))
             z, extra = z * is_kept[:, None], extra * is_kept[:, None]
         is_own = (tier == int(Tier.EXACT_PAIR)).to(z.dtype)[:, None]

@@ -9,6 +9,7 @@ Must not know: rows of the comparison, the test window.
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,11 +157,9 @@ def fit(
     requests = np.unique(examples.request_index[train])
     optimiser = _optimiser(model, config.optimiser)
     steps_per_epoch = -(-len(requests) // config.optimiser.batch_requests)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser,
-        max_lr=[group["lr"] for group in optimiser.param_groups],
-        total_steps=config.optimiser.max_epochs * steps_per_epoch,
-        pct_start=0.1,
+    num_steps = config.optimiser.max_epochs * steps_per_epoch
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: _learning_rate_factor(step, num_steps)
     )
     history: list[float] = []
     best = copy.deepcopy(average.state_dict())
@@ -217,6 +216,15 @@ def _follow(average: nn.Module, model: nn.Module, kept_frac: float) -> None:
     with torch.no_grad():
         for mean, current in zip(average.parameters(), model.parameters(), strict=True):
             mean.lerp_(current, 1 - kept_frac)
+
+
+def _learning_rate_factor(step: int, num_steps: int) -> float:
+    """Up in a straight line for a tenth of the steps, then down along a cosine."""
+    num_rising = max(1, num_steps // 10)
+    if step < num_rising:
+        return (step + 1) / num_rising
+    done_frac = (step - num_rising) / max(1, num_steps - num_rising)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, done_frac)))
 
 
 def _optimiser(model: VerticalModel, config: OptimiserConfig) -> torch.optim.Optimizer:
