@@ -1,0 +1,1 @@
+"""What offline and online share, so that training and serving cannot disagree."""

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
+from google.protobuf import json_format  # ships no types
 
 from loadtests.report import Answer, Outcome
 from protos import ranking_pb2

@@ -1,0 +1,1 @@
+"""Wire formats: .proto files and the code generated from them."""

@@ -1,0 +1,1 @@
+"""The processes: ranker, worker, and the `gemcutter` command."""
