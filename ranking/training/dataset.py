@@ -119,7 +119,6 @@ def build_examples(
         p_f=_teacher(log, shown, objectives),
         weights=shown.weights,
         example_ids=shown.example_ids,
-        example_ids=shown.example_ids,
         user_keys=shown.user_keys,
         at_ms=shown.at_ms,
     )
