@@ -22,6 +22,7 @@ from protos import ranking_pb2
 from services.cli.live import Filler, Ranker, running_ranker
 from services.cli.offline import open_dataset
 from services.cli.processes import Child
+from services.cli.report.results import record_load
 from services.cli.run_folder import RunFolder
 
 Json = dict[str, Any]
@@ -166,15 +167,16 @@ def run_loadtest(
                 report = load(f"grpc://{ranker.grpc_address}")
     result = describe(report, plan, budget_ms=vertical.latency_budget_ms)
     (run.root / "loadtest.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    _print(result, console)
+    if is_recorded:
+        record_load(result, case=f"n{num_candidates}")
+
+
+def _print(result: Json, console: Console) -> None:
     steady = result["steady"]
     console.print(
         f"p50 {steady['p50_ms']:.2f} ms, p99 {steady['p99_ms']:.2f} ms, budget "
-        f"{vertical.latency_budget_ms} ms; {steady['counts']}"
+        f"{result['budget_ms']} ms; {steady['counts']}"
     )
     for reason in result["invalid_reasons"]:
         console.print(f"[yellow]the generator did not keep up:[/yellow] {reason}")
-    if is_recorded:
-        # Here, because only a recorded run needs to know its commit and machine.
-        from services.cli.report.results import record_load
-
-        record_load(result, case=f"n{num_candidates}")

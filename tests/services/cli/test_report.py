@@ -33,10 +33,6 @@ def vertical(name: str, ne: float, ratio: float | None) -> Json:
 
 @pytest.fixture
 def report() -> Json:
-    counts = {"planned": 9, "ok": 8, "degraded": 1, "refused": 0, "failed": 0, "late": 0}
-    phase = {"p50_ms": 3.25, "p99_ms": 9.5, "p999_ms": 11.0, "counts": counts}
-    phase["percentiles"] = [[0.0, 1.0], [0.5, 3.25], [0.99, 9.5]]
-    line = {"rank": 1, "label": "<b>SOUP</b>", "p": 0.31, "tier": "exact pair", "bought": True}
     undefined = {
         "value": None,
         "low": None,
@@ -69,6 +65,17 @@ def report() -> Json:
         "baselines": {"popularity": {"purchase": metrics(0.99, 0.55)}},
         "verticals": [vertical("base", 0.95, None), vertical("kd+loopfm", 0.88, 0.47)],
         "bundle": {"row": "kd+loopfm", "engine": "onnxruntime", "id": "b"},
+        "seconds": {"data": 11.5},
+        **serving(),
+    }
+
+
+def serving() -> Json:
+    counts = {"planned": 9, "ok": 8, "degraded": 1, "refused": 0, "failed": 0, "late": 0}
+    phase: Json = {"p50_ms": 3.25, "p99_ms": 9.5, "p999_ms": 11.0, "counts": counts}
+    phase["percentiles"] = [[0.0, 1.0], [0.5, 3.25], [0.99, 9.5]]
+    line = {"rank": 1, "label": "<b>SOUP</b>", "p": 0.31, "tier": "exact pair", "bought": True}
+    return {
         "parity": {"rows": 1000, "max_abs_difference": 2.5e-7, "tolerance": 1e-5},
         "replay": {
             "requests": 12,
@@ -86,7 +93,6 @@ def report() -> Json:
             "phases": {"before the fault": phase, "after the fault": phase},
         },
         "basket": {"user": 900, "when": "then", "lines": [line]},
-        "seconds": {"data": 11.5},
     }
 
 
