@@ -99,8 +99,10 @@ def test_memory_is_newest_first_with_ages_in_log_hours_and_empty_slots_at_the_en
     inputs = run([20], memory=memory_of([10, 30], [1, 8])).inputs
 
     np.testing.assert_array_equal(inputs["memory_mask"], [[1, 1, 0, 0]])
-    np.testing.assert_allclose(inputs["memory_age"], [[np.log(2), np.log(9), 0, 0]], rtol=1e-6)
-    np.testing.assert_allclose(inputs["memory_z"][0, :2, 0], [0.1, 0.3], rtol=1e-6)
+    ages = inputs["memory_age"].astype(np.float64)
+    np.testing.assert_allclose(ages, [[np.log(2), np.log(9), 0, 0]], rtol=1e-6)
+    first = inputs["memory_z"][0, :2, 0].astype(np.float64)
+    np.testing.assert_allclose(first, [0.1, 0.3], rtol=1e-6)
     np.testing.assert_array_equal(inputs["memory_codes"][0, :2], [[3, 5], [5, 1]])
     assert not inputs["memory_z"][0, 2:].any()
 
@@ -155,7 +157,8 @@ def test_pair_inputs_are_those_of_the_lookup() -> None:
     tiers = [Tier.EXACT_PAIR, Tier.SAME_USER_SIMILAR_ITEM, Tier.DEFAULT]
     np.testing.assert_array_equal(got.inputs["pair_tier"], tiers)
     np.testing.assert_array_equal(got.inputs["pair_z"], [[0.5, -0.5], [0.5, -0.5], [0, 0]])
-    np.testing.assert_allclose(got.inputs["pair_age"], [np.log(4), np.log(4), 0], rtol=1e-6)
+    ages = got.inputs["pair_age"].astype(np.float64)
+    np.testing.assert_allclose(ages, [np.log(4), np.log(4), 0], rtol=1e-6)
     np.testing.assert_array_equal(got.inputs["pair_similarity"], [1, 0.5, 0])
     assert got.lookup is not None
 

@@ -105,7 +105,7 @@ def test_a_file_of_other_weights_is_refused_with_the_difference(
 ) -> None:
     other = copy.deepcopy(rows[ROW].model)
     with torch.no_grad():
-        other.serving_head.bias += 0.01
+        other.serving_head.bias.add_(0.01)
 
     with pytest.raises(ExportError, match=r"1 candidates, 0 memory entries: .*got a difference of"):
         check_onnx(exported, other, rows[ROW].examples, max_candidates=50)
@@ -137,7 +137,7 @@ def test_one_missing_bias_is_caught_as_weights_by_its_name(
 ) -> None:
     wrong = copy.deepcopy(row.model)
     with torch.no_grad():
-        wrong.backbone.deep[0].bias.zero_()  # type: ignore[union-attr,operator]
+        wrong.backbone.deep[0].bias.zero_()  # type: ignore[operator]
     path = export(tiny, row, tmp_path / "m.onnx", model=wrong)
 
     with pytest.raises(ParityError, match=r"backbone\.deep\.0\.bias$") as caught:

@@ -112,7 +112,9 @@ def test_distillation_reaches_the_backbone_scaled_and_its_head_unscaled(
         model = make_model(tiny, examples, ModelConfig(distill_gradient_scale=scale))
         inputs = {n: torch.from_numpy(a) for n, a in sample(examples).items()}
         model(inputs)[1].sum().backward()
-        body, head = model.backbone.deep[0].weight.grad, model.distill_head.weight.grad
+        first = model.backbone.deep[0]
+        assert isinstance(first, torch.nn.Linear)
+        body, head = first.weight.grad, model.distill_head.weight.grad
         assert head is not None
         return torch.zeros_like(head) if body is None else body, head
 
