@@ -51,8 +51,8 @@ def quickstart(
 ) -> None:
     """Run the whole flow on real data: log, foundation model, vertical, store, ranker, report.
 
-    About ten minutes on two cores. Steps that an earlier run finished are not run again unless
-    their inputs changed; delete the run folder to start over.
+    About ten minutes on two cores. Training goes on where an interrupted run stopped; everything
+    else is made anew. Delete the run folder to start over.
     """
     from services.cli.quickstart import QuickstartConfig, run_quickstart
 

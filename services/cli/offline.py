@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def train_fm(dataset: LogDataset, out: Path, *, recipe: str, step: Step) -> Json
 def write_log(dataset: LogDataset, fm_folder: Path, out: Path, *, step: Step) -> TransferLog:
     """Score every example with the frozen model and give the log that was written."""
     fm = FrozenFm.load(fm_folder, dataset)
+    # A finished log would be continued, and every example would be in it twice.
+    shutil.rmtree(out, ignore_errors=True)
     write_transfer_log(dataset, fm, out, progress=step.advance)
     return read_transfer_log(out, schema_id=dataset.schema.schema_id)
 

@@ -147,7 +147,7 @@ def test_messages_over_the_limit_are_refused_and_the_next_call_is_not(bundle: Bu
         status, answer, _ = client.post(body(101, request_id="x" * 5000))
         assert (status, answer["error"]["code"]) == (413, "RESOURCE_EXHAUSTED")
         many = [*range(100, 150)]  # a small request with a large answer
-        assert client.code(message(*many)) == "RESOURCE_EXHAUSTED"
+        assert client.code(message(*many, request_id="x" * 2000)) == "RESOURCE_EXHAUSTED"
         assert client.post(body(*many))[0] == 413
         assert client.code(message(101)) == "OK"
         assert client.post(body(101))[0] == 200
