@@ -35,17 +35,16 @@ process.stop()
 print(json.dumps([ranked, sorted(set(sys.modules) & set({FORBIDDEN!r}))]))
 """
 
-# A model that needs two seconds a call, in the real process.
+# A model that is slow for four candidates, in the real process.
 SLOW = """
-import sys, time
+import os, sys, time
 from services.ranker import main, process
 from ranking.runtime.engines.onnx import OnnxEngine
 def run(self, inputs, usual=OnnxEngine.run):
-    if len(inputs["item_codes"]) == 3:
+    if len(inputs["item_codes"]) == 4:
         time.sleep(float(sys.argv[1]))
     return usual(self, inputs)
 OnnxEngine.run = run
-import logging, os
 code = main.main(sys.argv[2:])
 os._exit(code)
 """
@@ -96,10 +95,12 @@ def test_calls_in_flight_finish_after_sigterm_and_new_ones_are_refused(
     bundle: Bundle, server: LocalServer
 ) -> None:
     with process(bundle, server.url, "--max-running", "16", slow_s=1.0) as (child, client, _):
-        calls = [client.stub.Rank.future(message(101, 102, 103), timeout=20) for _ in range(8)]
+        calls = [client.stub.Rank.future(message(101, 102, 103, 104), timeout=20) for _ in range(8)]
         statuses: list[int] = []
         posts = [
-            threading.Thread(target=lambda: statuses.append(client.post(body(101, 102, 103))[0]))
+            threading.Thread(
+                target=lambda: statuses.append(client.post(body(101, 102, 103, 104))[0])
+            )
             for _ in range(4)
         ]
         for post in posts:
@@ -109,7 +110,7 @@ def test_calls_in_flight_finish_after_sigterm_and_new_ones_are_refused(
         threading.Event().wait(0.4)  # all are in the model
         child.send_signal(signal.SIGTERM)
         assert until(lambda: client.code(message(101), timeout_s=1.0) == "UNAVAILABLE")
-        assert all(len(call.result().ranked) == 3 for call in calls)
+        assert all(len(call.result().ranked) == 4 for call in calls)
         for post in posts:
             post.join()
         assert statuses == [200] * 4
@@ -120,7 +121,7 @@ def test_a_call_longer_than_the_grace_is_cut_off_and_the_exit_is_0(
     bundle: Bundle, server: LocalServer
 ) -> None:
     with process(bundle, server.url, "--grace-ms", "300", slow_s=60.0) as (child, client, _):
-        call = client.stub.Rank.future(message(101, 102, 103), timeout=50)
+        call = client.stub.Rank.future(message(101, 102, 103, 104), timeout=50)
         threading.Event().wait(0.3)
         child.send_signal(signal.SIGTERM)
         assert call.exception().code().name in {"CANCELLED", "UNAVAILABLE"}
@@ -129,7 +130,7 @@ def test_a_call_longer_than_the_grace_is_cut_off_and_the_exit_is_0(
 
 def test_a_second_sigterm_ends_it_at_once(bundle: Bundle, server: LocalServer) -> None:
     with process(bundle, server.url, "--grace-ms", "60000", slow_s=60.0) as (child, client, _):
-        call = client.stub.Rank.future(message(101, 102, 103), timeout=50)
+        call = client.stub.Rank.future(message(101, 102, 103, 104), timeout=50)
         threading.Event().wait(0.3)
         child.send_signal(signal.SIGTERM)
         assert until(lambda: client.code(message(101), timeout_s=1.0) == "UNAVAILABLE")
