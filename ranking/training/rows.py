@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from features.arrays import FloatArray, IntArray
 from features.dataset import LogDataset
 from features.metrics import Estimate, evaluate, paired_ne_difference
@@ -61,6 +63,8 @@ class RowsConfig:
         model: sizes; memory and pairs are the row's.
         seed: of every row, so that rows differ in their inputs only.
         num_bootstrap: resamples of the users behind each interval.
+        num_threads: of PyTorch; models this small gain nothing from a second thread, and wait for
+            it whenever something else has its core.
     """
 
     vertical: str
@@ -71,6 +75,7 @@ class RowsConfig:
     replay: ReplayRule = field(default_factory=ReplayRule)
     seed: int = 0
     num_bootstrap: int = 200
+    num_threads: int = 1
 
     def __post_init__(self) -> None:
         """The first row is what the others are compared with."""
@@ -137,6 +142,7 @@ def train_rows(
         ValueError: the tune window has one class of the first objective only.
     """
     tell = progress or _tell_nobody
+    torch.set_num_threads(config.num_threads)
     assembling = 0.1
     examples = build_examples(
         dataset,
