@@ -37,6 +37,11 @@ class Permits:
         """Calls that hold a permit."""
         return self._num_running
 
+    @property
+    def num_waiting(self) -> int:
+        """Calls that wait for one."""
+        return self._num_waiting
+
     def close(self) -> None:
         """Admit nobody from now on; who waits already may finish."""
         with self._changed:

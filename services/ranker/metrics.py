@@ -13,6 +13,7 @@ from features.lookup import Tier
 from ranking.runtime.answer import RankAnswer
 from ranking.runtime.breaker import Breaker
 from ranking.runtime.loader import RankerSlot
+from services.ranker.admission import Permits
 
 OTHER_VERTICAL = "other"
 _BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
@@ -70,9 +71,9 @@ class RankerMetrics:
             "gemcutter_ranker_ready", "1 while the process serves.", registry=registry
         )
 
-    def watch(self, slots: tuple[RankerSlot, ...], breaker: Breaker) -> None:
-        """Show the state of bundles and of the store's breaker at every scrape."""
-        self._registry.register(_StateCollector(slots, breaker))
+    def watch(self, slots: tuple[RankerSlot, ...], breaker: Breaker, permits: Permits) -> None:
+        """Show the state of bundles, of the store's breaker and of admission at every scrape."""
+        self._registry.register(_StateCollector(slots, breaker, permits))
 
     def count_call(self, vertical: str, transport: str, code: str) -> None:
         """Count one call; `vertical` is a served one or OTHER_VERTICAL."""
@@ -108,10 +109,10 @@ class RankerMetrics:
 
 
 class _StateCollector(Collector):
-    """Reads slots and breaker when asked."""
+    """Reads slots, breaker and permits when asked."""
 
-    def __init__(self, slots: tuple[RankerSlot, ...], breaker: Breaker) -> None:
-        self._slots, self._breaker = slots, breaker
+    def __init__(self, slots: tuple[RankerSlot, ...], breaker: Breaker, permits: Permits) -> None:
+        self._slots, self._breaker, self._permits = slots, breaker, permits
 
     def collect(self) -> Iterator[Metric]:
         """Give the state as it is now."""
@@ -119,6 +120,12 @@ class _StateCollector(Collector):
             "gemcutter_ranker_store_left_alone",
             "1 while the store keeps failing and is not asked.",
             value=int(self._breaker.is_open),
+        )
+        yield GaugeMetricFamily(
+            "gemcutter_ranker_running", "Calls that hold a permit.", value=self._permits.num_running
+        )
+        yield GaugeMetricFamily(
+            "gemcutter_ranker_waiting", "Calls that wait for one.", value=self._permits.num_waiting
         )
         loads = CounterMetricFamily(
             "gemcutter_ranker_bundle_loads", "Bundle loads by outcome.", labels=("outcome",)

@@ -78,8 +78,8 @@ class RankerProcess:
         )
         slots = tuple(RankerSlot(folder, make) for folder in config.bundles)
         metrics, readiness = RankerMetrics(), Readiness(slots)
-        metrics.watch(slots, breaker)
         permits = Permits(max_running=config.max_running, max_waiting=config.max_waiting)
+        metrics.watch(slots, breaker, permits)
         calls = RankCalls(
             slots, permits=permits, metrics=metrics, max_deadline_ms=config.max_deadline_ms
         )

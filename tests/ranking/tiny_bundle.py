@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -91,7 +92,7 @@ def tiny_model(inputs: Sequence[TensorSpec], nan_codes: Sequence[int]) -> onnx.M
     names = {spec.name for spec in inputs}
     constants = {"axis_1": np.array([1]), "axes_12": np.array([1, 2]), "half": np.float32(0.5)}
 
-    def node(kind: str, given: list[str], result: str, **options: object) -> str:
+    def node(kind: str, given: list[str], result: str, **options: Any) -> str:
         nodes.append(helper.make_node(kind, given, [result], **options))
         return result
 

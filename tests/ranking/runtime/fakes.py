@@ -1,6 +1,7 @@
 """Engines, stores and clocks that do what a test says."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,15 +80,15 @@ def make_ranker(
     )
 
 
-def make_call(*items: int, user: int = 1, **changes: object) -> RankCall:
-    options: dict[str, object] = {"context": {"surface": "feed", "slot": "slot1"}, **changes}
+def make_call(*items: int, user: int = 1, **changes: Any) -> RankCall:
+    options: dict[str, Any] = {"context": {"surface": "feed", "slot": "slot1"}, **changes}
     return RankCall(
         request_id="r",
         user_key=user,
         at_ms=AT_MS,
         item_ids=list(items),
         item_keys=np.array(items, dtype=np.int64),
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 

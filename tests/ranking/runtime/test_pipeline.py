@@ -1,5 +1,7 @@
 """One call through the pipeline: scores, flags, and what it does when something is missing."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -231,7 +233,7 @@ def test_a_call_whose_caller_has_gone_is_not_started(bundle: Bundle) -> None:
     ],
 )
 def test_a_wrong_call_is_refused_with_its_field(
-    bundle: Bundle, changes: dict[str, object], field: str
+    bundle: Bundle, changes: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
         make_ranker(bundle).rank(make_call(101, 102, **changes), no_deadline())

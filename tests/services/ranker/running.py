@@ -29,12 +29,13 @@ class Client:
     def __init__(self, grpc_address: str, http_url: str) -> None:
         options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
         self.channel = grpc.insecure_channel(grpc_address, options=options)
-        self.stub = ranking_pb2_grpc.RankServiceStub(self.channel)
+        self.stub = ranking_pb2_grpc.RankServiceStub(self.channel)  # type: ignore[no-untyped-call]
         self.health = health_pb2_grpc.HealthStub(self.channel)
         self.http_url = http_url
 
     def rank(self, request: pb.RankRequest, *, timeout_s: float = WAIT_S) -> pb.RankResponse:
-        return self.stub.Rank(request, timeout=timeout_s)
+        answer: pb.RankResponse = self.stub.Rank(request, timeout=timeout_s)
+        return answer
 
     def code(self, request: pb.RankRequest, *, timeout_s: float = WAIT_S) -> str:
         try:

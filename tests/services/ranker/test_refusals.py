@@ -1,5 +1,7 @@
 """Every way a call is refused, with the status that both doors give it."""
 
+import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -218,3 +220,22 @@ def test_bytes_on_the_wire_are_little_endian(client: Client) -> None:
     request = message()
     request.candidates.item_ids_le = np.array([101], dtype="<i8").tobytes()
     assert client.rank(request).ranked[0].item_id_int == 101
+
+
+def test_a_caller_who_hung_up_while_waiting_is_never_computed(bundle: Bundle) -> None:
+    with held(bundle, max_running=1, max_waiting=8) as (client, engine):
+        first = client.stub.Rank.future(message(101, 102), timeout=WAIT_S)
+        assert until(lambda: engine.num_held == 1)
+        content = json.dumps(body(101, 102)).encode()
+        head = f"POST /v1/rank/home HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+        host, port = client.http_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as caller:
+            caller.sendall(head.encode() + content)
+            assert until(lambda: client.metric("gemcutter_ranker_waiting") == 1)
+        # The hang-up is noticed by the event loop, which then answers this.
+        assert client.get("/healthz")[0] == 200
+        engine.go_on.set()
+        first.result()
+        cancelled = 'gemcutter_ranker_calls_total{code="CANCELLED",transport="http"'
+        assert until(lambda: client.metric(cancelled) == 1)
+        assert engine.num_held == 1
