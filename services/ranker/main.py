@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from types import FrameType
 
 from features.errors import GemcutterError
+from services.logs import start_logging
 from services.ranker.config import parse_config
-from services.ranker.logs import start_logging
 from services.ranker.process import RankerProcess
 
 _POLL_S = 0.05

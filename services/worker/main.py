@@ -38,8 +38,8 @@ from precompute.sources.lines import LinesSource
 from precompute.sources.source import Source
 from precompute.worker import Worker, WorkerConfig
 from precompute.writing import VectorStoreSink
+from services.logs import start_logging
 from services.worker.config import WorkerSettings, parse_settings
-from services.worker.logs import start_logging
 from services.worker.metrics import serve_metrics
 
 DONE, REFUSED, SOURCE_FAILED, STORE_FAILED = 0, 3, 4, 5

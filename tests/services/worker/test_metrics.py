@@ -5,7 +5,7 @@ import logging
 from urllib.request import urlopen
 
 from precompute.counters import Counters
-from services.worker.logs import JsonFormatter
+from services.logs import JsonFormatter
 from services.worker.metrics import serve_metrics
 
 
