@@ -62,14 +62,24 @@ def load_transfer_log_into_store(
     _require_same_space(log, vector_store)
     engagements = _select(log, RowKind.ENGAGEMENT, from_ms=from_ms, until_ms=until_ms)
     impressions = _select(log, RowKind.IMPRESSION, from_ms=from_ms, until_ms=until_ms)
-    memories = _newest(engagements, engagements.user_keys, vector_store.memory_length)
+    memories = _newest(
+        engagements,
+        engagements.user_keys,
+        engagements.item_keys,
+        vector_store.memory_length,
+    )
     for part in _by_owner(memories, memories.user_keys):
         vector_store.add_memory(part.user_keys, part.at_ms, item_keys=part.item_keys, z=part.z)
     pairs = _newest_of_each_pair(impressions)
-    pairs = _newest(pairs, pairs.user_keys, vector_store.max_pairs)
+    pairs = _newest(pairs, pairs.user_keys, pairs.item_keys, vector_store.max_pairs)
     for part in _by_owner(pairs, pairs.user_keys):
         vector_store.add_pairs(part.user_keys, part.item_keys, at_ms=part.at_ms, z=part.z)
-    of_items = _newest(impressions, impressions.item_keys, vector_store.item_memory_length)
+    of_items = _newest(
+        impressions,
+        impressions.item_keys,
+        impressions.user_keys,
+        vector_store.item_memory_length,
+    )
     for part in _by_owner(of_items, of_items.item_keys):
         vector_store.add_item_vectors(
             part.item_keys, part.at_ms, user_keys=part.user_keys, z=part.z
@@ -101,18 +111,23 @@ def _select(log: TransferLog, kind: RowKind, *, from_ms: int | None, until_ms: i
     )
 
 
-def _newest(rows: ScoredRows, owners: IntArray, max_entries: int) -> ScoredRows:
-    """Keep the newest entries of each owner, and all that share the oldest one's moment."""
-    order = np.lexsort((-rows.at_ms, owners))
-    sorted_owners, sorted_at_ms = owners[order], rows.at_ms[order]
-    starts = np.searchsorted(sorted_owners, sorted_owners, side="left")
-    place = np.arange(len(order)) - starts
+def _newest(rows: ScoredRows, owners: IntArray, keys: IntArray, max_entries: int) -> ScoredRows:
+    """Keep the newest entries of each owner, and all that share the oldest one's moment.
+
+    Rows of one owner, key and moment are one entry, as they are in a memory.
+    """
+    order = np.lexsort((keys, -rows.at_ms, owners))
+    columns = (owners[order], rows.at_ms[order], keys[order])
+    is_entry = np.ones(len(order), dtype=bool)
+    is_entry[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    _, starts, owner_index = np.unique(columns[0], return_index=True, return_inverse=True)
+    counted = np.cumsum(is_entry)
+    place = counted - counted[starts][owner_index]
     # The entry at the limit decides: which of its moment stay is the store's rule to know.
-    limit = np.minimum(starts + max_entries - 1, len(order) - 1)
-    is_kept = (place < max_entries) | (
-        (sorted_owners[limit] == sorted_owners) & (sorted_at_ms == sorted_at_ms[limit])
-    )
-    return rows.take(order[is_kept])
+    oldest_ms = np.full(len(starts), np.iinfo(np.int64).min)
+    is_last = place == max_entries - 1
+    oldest_ms[owner_index[is_last]] = columns[1][is_last]
+    return rows.take(order[columns[1] >= oldest_ms[owner_index]])
 
 
 def _newest_of_each_pair(rows: ScoredRows) -> ScoredRows:

@@ -153,6 +153,16 @@ def test_many_entries_at_the_limit_moment_leave_what_the_store_would_keep() -> N
     assert content(one_by_one) == filled(log, until_ms=END_MS)
 
 
+def test_an_entry_that_is_logged_twice_takes_the_place_of_no_other() -> None:
+    # Two rows a purchase, as where a product stands twice in a basket, and a memory of six.
+    items = [item for item in range(8) for _ in range(2)]
+    at_ms = [START_MS + item for item in items]
+    log = transfer_log([1] * 16, items, at_ms=at_ms, kinds=[RowKind.ENGAGEMENT] * 16)
+    single = TransferLog(meta=META, rows=log.rows.take(np.arange(0, 16, 2)))
+    assert filled(log, until_ms=END_MS) == filled(single, until_ms=END_MS)
+    assert filled(single, until_ms=END_MS)
+
+
 @pytest.mark.parametrize(
     "changes", [{"space_id": "f" * 16}, {"dim": DIM + 1}, {"dtype": "int8"}], ids=str
 )
