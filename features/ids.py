@@ -7,6 +7,7 @@ as a signed little-endian integer, so it is the same in every process and on eve
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ from features.errors import DataError
 IdDtype = Literal["int64", "string"]
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
+# Python's own int() would also take "1_000", " 7" and digits of other scripts.
+_DECIMAL = re.compile(r"-?[0-9]{1,20}")
 
 
 def to_key(value: int | str, dtype: IdDtype) -> int:
@@ -33,19 +36,26 @@ def to_key(value: int | str, dtype: IdDtype) -> int:
         DataError: an empty or wrong-typed id, or one outside int64.
     """
     if dtype == "string":
-        if not isinstance(value, str) or not value:
-            raise DataError(f"id: expected a non-empty string, got {value!r}")
-        digest = hashlib.blake2b(value.encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "little", signed=True)
+        return _hash(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise DataError(f"id: expected an int64, got {value!r}")
-    try:
-        number = int(value)
-    except ValueError:
-        raise DataError(f"id: expected an int64, got {value!r}") from None
+    if isinstance(value, str) and not _DECIMAL.fullmatch(value):
+        raise DataError(f"id: expected an int64, got {value[:40]!r}")
+    number = int(value)
     if not _MIN_INT64 <= number <= _MAX_INT64:
-        raise DataError(f"id: expected an int64, got {value!r}, which does not fit")
+        raise DataError("id: expected an int64, got a number that does not fit 64 bits")
     return number
+
+
+def _hash(value: object) -> int:
+    if not isinstance(value, str) or not value:
+        raise DataError(f"id: expected a non-empty string, got {value!r}")
+    try:
+        text = value.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"id: expected valid Unicode, got {value!r}") from error
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def to_keys(
@@ -54,14 +64,16 @@ def to_keys(
     """Give the keys of a column of ids.
 
     Raises:
-        DataError: null or empty ids, or a column of another type, with the first row numbers.
+        DataError: null or empty ids, or a column of another type, with the first row numbers
+            (from 0).
     """
-    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    column = _as_column(values, where)
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
     if column.null_count:
-        rows = np.flatnonzero(pc.is_null(column).to_numpy(zero_copy_only=False))
-        raise DataError(
-            f"{where}: {column.null_count} ids are missing; first rows {rows[:5].tolist()}"
-        )
+        raise _missing(pc.is_null(column), where)
+    if not len(column):
+        return np.zeros(0, dtype=np.int64)
     if dtype == "int64":
         if not pa.types.is_integer(column.type):
             raise DataError(f"{where}: expected int64 ids, got a column of {column.type}")
@@ -72,9 +84,26 @@ def to_keys(
         return keys
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise DataError(f"{where}: expected string ids, got a column of {column.type}")
+    is_empty = pc.equal(column, "")
+    if pc.any(is_empty).as_py():
+        raise _missing(is_empty, where)
     unique = pc.unique(column)
-    hashed = np.fromiter(
-        (to_key(text, "string") for text in unique.to_pylist()), dtype=np.int64, count=len(unique)
-    )
+    hashed = np.fromiter(map(_hash, unique.to_pylist()), dtype=np.int64, count=len(unique))
     places = np.asarray(pc.index_in(column, value_set=unique), dtype=np.int64)
     return hashed[places]
+
+
+def _as_column(
+    values: pa.Array | pa.ChunkedArray | Sequence[Any], where: str
+) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _missing(mask: pa.Array | pa.ChunkedArray, where: str) -> DataError:
+    rows = np.flatnonzero(np.asarray(mask, dtype=bool))
+    return DataError(f"{where}: {len(rows)} ids are missing; first rows {rows[:5].tolist()}")

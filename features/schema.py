@@ -11,6 +11,8 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,11 +22,14 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from features.documents import read_yaml
 from features.errors import SchemaError
 from features.ids import IdDtype
-from features.times import TimeSpec
+from features.times import TimeSpec, time_problems
 
-_STRICT = ConfigDict(extra="forbid", strict=False)
+_STRICT = ConfigDict(extra="forbid")
+# Names become file names, store keys and columns of reports.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 SURFACE = "surface"
 
@@ -211,27 +216,36 @@ def load_schema(path: Path) -> Schema:
     """Read and check `schema.yaml`.
 
     Raises:
-        SchemaError: the file is missing or not YAML, or what is wrong with it and where.
+        SchemaError: the file is missing or not YAML, or everything that is wrong with it and where.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        document = read_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SchemaError(f"{path}: {error}") from error
     return parse_schema(document, where=str(path))
 
 
 def parse_schema(document: Any, *, where: str) -> Schema:
-    """Check a document that was read already; `where` names it in errors."""
+    """Check a document that was read already; `where` names it in errors.
+
+    Raises:
+        SchemaError: one line for each thing that is wrong, with its place in the document.
+    """
     if not isinstance(document, dict):
         raise SchemaError(f"{where}: expected a mapping, got {type(document).__name__}")
     document = {**document, "features": _with_surface(document.get("features"), document)}
     document["vocabularies"] = _with_surface_vocabulary(document.get("vocabularies"))
     try:
-        schema: Schema = TypeAdapter(Schema).validate_python(document)
+        # As JSON, where a list may stand for a tuple and yet no type is taken for another.
+        content = json.dumps(document, default=str)
+        schema: Schema = TypeAdapter(Schema).validate_json(content, strict=True)
     except ValidationError as error:
-        raise SchemaError(_explain(error, where)) from error
-    for problem in _problems(schema):
-        raise SchemaError(f"{where}: {problem}")
+        raise SchemaError(_explain(error, document, where)) from error
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{where}: {error}") from error
+    problems = list(_problems(schema))
+    if problems:
+        raise SchemaError("\n".join(f"{where}: {problem}" for problem in problems))
     return schema
 
 
@@ -241,6 +255,8 @@ def _with_surface(features: Any, document: dict[str, Any]) -> Any:
     if not isinstance(features, list) or not isinstance(impressions, dict):
         return features
     column = impressions.get("surface_column")
+    if not isinstance(column, str):
+        return features
     surface = {"name": SURFACE, "of": "context", "kind": "categorical", "vocabulary": SURFACE}
     return [*features, {**surface, "column": column}]
 
@@ -251,35 +267,49 @@ def _with_surface_vocabulary(vocabularies: Any) -> Any:
     return [*vocabularies, {"name": SURFACE, "policy": "fitted"}]
 
 
-def _explain(error: ValidationError, where: str) -> str:
+def _explain(error: ValidationError, document: dict[str, Any], where: str) -> str:
     lines = []
     for fault in error.errors(include_url=False):
-        place = ".".join(str(part) for part in fault["loc"]) or "document"
         got = "" if fault["type"] in {"missing", "dataclass_type"} else f", got {fault['input']!r}"
-        lines.append(f"{where}: {place}: {fault['msg']}{got}")
+        lines.append(f"{where}: {_place(fault['loc'], document)}: {fault['msg']}{got}")
     return "\n".join(lines)
+
+
+def _place(steps: tuple[int | str, ...], document: Any) -> str:
+    """Name a place as a reader would: members of a list by their name where they have one."""
+    words, here = [], document
+    for step in steps:
+        try:
+            here = here[step]
+        except (KeyError, IndexError, TypeError):
+            here = None
+        named = isinstance(step, int) and isinstance(here, dict) and "name" in here
+        words.append(str(here["name"]) if named else str(step))
+    return ".".join(words) or "document"
 
 
 def _problems(schema: Schema) -> Iterable[str]:
     """What the types cannot say: names that repeat or point nowhere, senseless numbers."""
-    yield from _repeated_names(schema)
+    yield from _name_problems(schema)
+    yield from _list_problems(schema.surfaces, "impressions.surfaces")
+    yield from time_problems(schema.time, "time")
     for vocabulary in schema.vocabularies:
-        if vocabulary.policy == "hashed" and vocabulary.num_buckets < 1:
-            yield f"vocabularies.{vocabulary.name}: hashed needs num_buckets of 1 or more"
+        yield from _vocabulary_problems(vocabulary)
     for feature in schema.features:
+        place = f"features.{feature.name}"
         if feature.of == "event":
-            yield f"features.{feature.name}.of: expected user, item or context"
-        yield from _feature_problems(schema, feature, f"features.{feature.name}")
+            yield f"{place}.of: expected user, item or context, got {feature.of!r}"
+        yield from _feature_problems(schema, feature, place)
+    yield from _outcome_problems(schema)
     for source in schema.sources:
-        if source.max_length < 1:
-            yield f"sources.{source.name}.max_length: expected 1 or more, got {source.max_length}"
-        for column in source.columns:
-            yield from _feature_problems(schema, column, f"sources.{source.name}.{column.name}")
+        yield from _source_problems(schema, source)
+    for objective in schema.objectives:
+        yield from _objective_problems(objective)
     for vertical in schema.verticals:
         yield from _vertical_problems(schema, vertical)
 
 
-def _repeated_names(schema: Schema) -> Iterable[str]:
+def _name_problems(schema: Schema) -> Iterable[str]:
     groups: dict[str, Iterable[_Named]] = {
         "vocabularies": schema.vocabularies,
         "features": schema.features,
@@ -287,21 +317,103 @@ def _repeated_names(schema: Schema) -> Iterable[str]:
         "objectives": schema.objectives,
         "verticals": schema.verticals,
     }
+    groups |= {f"sources.{source.name}.columns": source.columns for source in schema.sources}
     for group, members in groups.items():
         for name, count in Counter(member.name for member in members).items():
-            if count > 1:
+            if count > 1 and name == SURFACE and group in {"vocabularies", "features"}:
+                yield f"{group}: {name!r} is there without being declared; delete it or rename it"
+            elif count > 1:
                 yield f"{group}: the name {name!r} is used {count} times"
+            if not _NAME.fullmatch(name):
+                yield f"{group}: expected a name of letters, digits, '_', '-' and '.', got {name!r}"
+
+
+def _list_problems(names: tuple[str, ...], place: str) -> Iterable[str]:
+    if not names or "" in names:
+        yield f"{place}: expected at least one, and none empty, got {list(names)}"
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{place}: {name!r} is there {count} times"
+
+
+def _vocabulary_problems(vocabulary: VocabularySpec) -> Iterable[str]:
+    place = f"vocabularies.{vocabulary.name}"
+    if vocabulary.policy == "hashed":
+        if vocabulary.num_buckets < 1:
+            yield f"{place}: hashed needs num_buckets of 1 or more, got {vocabulary.num_buckets}"
+        if vocabulary.min_count != 1:
+            yield f"{place}.min_count: only a fitted vocabulary counts, this one is hashed"
+    else:
+        if vocabulary.num_buckets != 0:
+            yield f"{place}.num_buckets: only a hashed vocabulary has buckets, this one is fitted"
+        if vocabulary.min_count < 1:
+            yield f"{place}.min_count: expected 1 or more, got {vocabulary.min_count}"
 
 
 def _feature_problems(schema: Schema, feature: FeatureSpec, place: str) -> Iterable[str]:
+    if feature.kind == "numeric":
+        yield from _domain_problems(feature, place)
+        return
     known = [vocabulary.name for vocabulary in schema.vocabularies]
-    if feature.kind == "categorical" and feature.vocabulary not in known:
+    if feature.vocabulary not in known:
         yield f"{place}.vocabulary: expected one of {known}, got {feature.vocabulary!r}"
-    if feature.kind == "numeric" and feature.vocabulary is not None:
+    if feature.transform != "identity":
+        yield f"{place}.transform: a categorical feature has none, got {feature.transform!r}"
+    for key in ("minimum", "maximum", "default"):
+        if getattr(feature, key) is not None:
+            yield f"{place}.{key}: a categorical feature has none, got {getattr(feature, key)}"
+
+
+def _domain_problems(feature: FeatureSpec, place: str) -> Iterable[str]:
+    if feature.vocabulary is not None:
         yield f"{place}.vocabulary: a numeric feature has none, got {feature.vocabulary!r}"
-    needs_domain = feature.kind == "numeric" and feature.transform == "log1p"
-    if needs_domain and (feature.minimum is None or feature.minimum <= -1):
+    for key in ("minimum", "maximum", "default"):
+        number = getattr(feature, key)
+        if number is not None and not math.isfinite(number):
+            yield f"{place}.{key}: expected a finite number, got {number}"
+    low = -math.inf if feature.minimum is None else feature.minimum
+    high = math.inf if feature.maximum is None else feature.maximum
+    if low > high:
+        yield f"{place}.minimum: expected at most the maximum {high:g}, got {low:g}"
+    elif feature.default is not None and not low <= feature.default <= high:
+        yield f"{place}.default: expected one in [{low:g}, {high:g}], got {feature.default:g}"
+    if feature.transform == "log1p" and low <= -1:
         yield f"{place}.minimum: log1p needs one above -1, got {feature.minimum}"
+
+
+def _outcome_problems(schema: Schema) -> Iterable[str]:
+    """A label among the features would tell the models what they are to predict."""
+    outcomes = {objective.label_column: objective.name for objective in schema.objectives}
+    for feature in schema.features_of("context"):
+        if feature.column in outcomes:
+            yield (
+                f"features.{feature.name}.column: {feature.column!r} is the label of objective "
+                f"{outcomes[feature.column]!r}; a feature must be known before the outcome"
+            )
+
+
+def _source_problems(schema: Schema, source: SourceSpec) -> Iterable[str]:
+    place = f"sources.{source.name}"
+    if source.max_length < 1:
+        yield f"{place}.max_length: expected 1 or more, got {source.max_length}"
+    yield from time_problems(source.time, f"{place}.time")
+    if source.arrival is not None:
+        yield from time_problems(source.arrival, f"{place}.arrival")
+    for column in source.columns:
+        if column.of != "event":
+            yield f"{place}.columns.{column.name}.of: expected event, got {column.of!r}"
+        yield from _feature_problems(schema, column, f"{place}.columns.{column.name}")
+
+
+def _objective_problems(objective: ObjectiveSpec) -> Iterable[str]:
+    place = f"objectives.{objective.name}"
+    if objective.kind != "binary":
+        yield f"{place}.kind: only binary can be trained so far, got {objective.kind!r}"
+    if objective.delay_column is not None:
+        yield f"{place}.delay_column: delays are not modelled so far; leave it out"
+    if objective.attribution_window_ms < 0:
+        window_ms = objective.attribution_window_ms
+        yield f"{place}.attribution_window_ms: expected 0 or more, got {window_ms}"
 
 
 def _vertical_problems(schema: Schema, vertical: VerticalSpec) -> Iterable[str]:
@@ -322,8 +434,8 @@ def _vertical_problems(schema: Schema, vertical: VerticalSpec) -> Iterable[str]:
         for name in names:
             if name not in known:
                 yield f"{place}.{key}: expected one of {sorted(known)}, got {name!r}"
-    if not vertical.objectives:
-        yield f"{place}.objectives: expected at least one"
+        if key != "match_features" or names:
+            yield from _list_problems(names, f"{place}.{key}")
     for key in ("memory_length", "max_candidates", "latency_budget_ms", "soft_ttl_ms"):
         if getattr(vertical, key) < 1:
             yield f"{place}.{key}: expected 1 or more, got {getattr(vertical, key)}"
