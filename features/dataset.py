@@ -19,7 +19,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from features.arrays import FloatArray, IntArray
-from features.encoding import UNKNOWN, Encoder
+from features.encoding import NULL, UNKNOWN, Encoder
 from features.entities import EntityTable
 from features.errors import DataError
 from features.ids import to_keys
@@ -219,7 +219,9 @@ def _entities(
     features = schema.features_of(owner)
     categorical = [f for f in features if f.kind == "categorical"]
     numeric = [f for f in features if f.kind == "numeric"]
-    codes = np.full((len(keys) + 1, len(categorical)), UNKNOWN, dtype=np.int64)
+    # Of a user without a row nothing is known, online as here; an item without one is unknown.
+    cold = UNKNOWN if owner == "item" else NULL
+    codes = np.full((len(keys) + 1, len(categorical)), cold, dtype=np.int64)
     for place, feature in enumerate(categorical):
         codes[1:, place] = encoder.codes(feature.vocabulary or "", table[feature.name])[order]
     numbers = np.zeros((len(keys) + 1, len(numeric)), dtype=np.float32)

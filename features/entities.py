@@ -18,7 +18,7 @@ class EntityTable:
 
     Shapes:
         keys: (V,), int64, strictly increasing.
-        codes: (V + 1, F), int64; row 0 is the cold row, all UNKNOWN.
+        codes: (V + 1, F), int64; row 0 is the cold row, all UNKNOWN (NULL for users).
         numeric: (V + 1, G), float32; row 0 holds the defaults.
     """
 
