@@ -53,7 +53,7 @@ CHANGES: list[tuple[Callable[[Document], object], str]] = [
     (lambda d: d["user"].update(dtype="float"), r"user\.dtype"),
     (lambda d: d.pop("item"), r"item: "),
     (lambda d: d["time"].update(unit="hours"), r"time\.unit"),
-    (lambda d: d["features"][0].update(kolumn="x"), r"features\.0\.kolumn"),
+    (lambda d: d["features"][0].update(kolumn="x"), r"features.*kolumn"),
     (lambda d: d["features"][0].update(vocabulary="none"), r"features\.item_id\.vocabulary"),
     (lambda d: d["features"][3].update(minimum=-1), r"features\.price\.minimum"),
     (lambda d: d["features"][3].update(vocabulary="kind"), r"a numeric feature has none"),
