@@ -16,16 +16,18 @@ _LABEL = "product_label"
 
 
 def choose_basket(dataset: LogDataset, answers: Answers) -> dict[str, Any]:
-    """Give the replayed request with the most purchases, its candidates best first.
+    """Give a replayed request worth reading, its candidates best first.
 
-    Not the one that the model ranks best: many purchases make a list worth reading, and how well
-    they are ranked is left to chance.
+    The one with the most purchases among those where at most a third was bought: a list in which
+    nearly everything was bought shows nothing. How well it is ranked plays no part.
     """
     objective = dataset.schema.objectives[0].name
     shown = dataset.impressions.take(find(dataset.impressions.example_ids, answers.ids))
     bought = shown.labels[objective]
     starts = np.cumsum([0, *(len(ids) for ids in answers.example_ids)])
-    best = int(np.argmax(np.add.reduceat(bought, starts[:-1])))
+    num_bought = np.add.reduceat(bought, starts[:-1])
+    is_readable = num_bought <= np.diff(starts) / 3
+    best = int(np.argmax(np.where(is_readable, num_bought, -1)))
     rows = np.arange(starts[best], starts[best + 1])
     p = np.array(answers.p[objective])[rows]
     names = product_labels(dataset)

@@ -106,13 +106,14 @@ METRICS = ("ne", "auc", "gauc", "calibration")
 
 def _quality(report: Report) -> str:
     rows = [
-        (html.escape(name), *(_estimate(result["purchase"].get(m)) for m in METRICS), "")
+        (html.escape(name), *(_estimate(result["purchase"].get(m)) for m in METRICS), "", "")
         for name, result in report["baselines"].items()
     ]
     rows.append(
         (
             "foundation model",
             *(_estimate(report["fm"]["test"]["purchase"].get(m)) for m in METRICS),
+            "",
             "1",
         )
     )
@@ -122,19 +123,23 @@ def _quality(report: Report) -> str:
             marked.add(len(rows))
         ratio = row["transfer_ratio"]
         cells = (_estimate(row["test"]["purchase"].get(m)) for m in METRICS)
-        rows.append((html.escape(row["row"]), *cells, "n/a" if ratio is None else f"{ratio:.3f}"))
+        gain = _estimate(row["ne_difference_to_base"]["purchase"])
+        shown = "n/a" if ratio is None else f"{ratio:.3f}"
+        rows.append((html.escape(row["row"]), *cells, gain, shown))
     head = (
         "model, objective <code>purchase</code>",
         "NE",
         "AUC",
         "gAUC",
         "calibration",
+        "NE - base",
         "transfer",
     )
     note = (
         "Test weeks only. Brackets are 95 % intervals from resampling users. Lower NE is better, "
         "1.0 predicts the base rate. Transfer = (NE base - NE row) / (NE base - NE foundation "
-        "model). The shaded row is served. <code>raw</code> is the control: the same encoder over "
+        "model); NE - base is paired on the same rows. The shaded row is served. "
+        "<code>raw</code> is the control: the same encoder over "
         "the same events without the foundation model's vectors."
     )
     return (
