@@ -1,39 +1,32 @@
 """A data set folder, read, checked and encoded.
 
-A folder holds `schema.yaml`, `splits.yaml` and the tables that the schema names. Loading it fits
-the encoder on what was known before the foundation model's training window ends, and keeps the
-encoder and the entity tables in `prepared/`, so that every later step reads the same codes.
+A folder holds `schema.yaml`, `splits.yaml` and the tables that the schema names. The first load
+fits the encoder on what was known before the foundation model's training window ends, and keeps it
+in `prepared/encoder.json`, so that every later step reads the same codes. It is never refitted
+behind the user's back: an encoder of another schema or window is refused until it is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from features.arrays import FloatArray, IntArray
-from features.encoding import NULL, UNKNOWN, Encoder
+from features.encoding import UNKNOWN, Encoder
 from features.entities import EntityTable
 from features.errors import DataError
-from features.ids import to_keys
 from features.log import Events, Impressions, Splits
-from features.schema import (
-    SURFACE,
-    FeatureSpec,
-    IdSpec,
-    Schema,
-    SourceSpec,
-    load_schema,
-)
-from features.tables import feature_type, id_type, read_table, time_type
-from features.times import to_ms
+from features.rawlog import Owner, RawEntities, RawEvents, RawImpressions, read_log
+from features.schema import SURFACE, FeatureSpec, Schema, SourceSpec, load_schema
+from features.splits import load_splits
+from features.vocabularies import fit_encoder
+
+__all__ = ["PREPARED", "LogDataset", "load_dataset", "load_splits"]
 
 PREPARED = "prepared"
 
@@ -53,248 +46,145 @@ class LogDataset:
 
 
 def load_dataset(folder: Path) -> LogDataset:
-    """Read a data set folder.
+    """Read a data set folder; keeps the encoder in it if there is none yet and all is well.
+
+    Several processes may load one folder at once.
 
     Raises:
         SchemaError: `schema.yaml` is wrong.
-        DataError: a table, column, value or label is not what the schema says, with its place.
+        DataError: a table, column, value or label is not what the schema says, with its place;
+            or `prepared/` was made for another schema or training window.
     """
     schema = load_schema(folder / "schema.yaml")
     splits = load_splits(folder / "splits.yaml")
-    raw = _read_tables(folder, schema)
-    until_ms = splits.fm_train[1]
-    encoder = _prepared_encoder(folder, schema, lambda: _fit(schema, raw, until_ms))
-    entities = {
-        owner: _entities(schema, encoder, raw[f"{owner}s"], owner, f"{folder}/{owner}s")
-        for owner in ("item", "user")
-    }
-    for owner, table in entities.items():
-        table.save(folder / PREPARED / f"{owner}s")
-    return LogDataset(
+    path, until_ms = folder / PREPARED / "encoder.json", splits.fm_train[1]
+    prepared = _read_prepared(path, schema, until_ms)
+    log = read_log(folder, schema)
+    encoder = prepared or fit_encoder(schema, log, until_ms=until_ms)
+    dataset = LogDataset(
         folder=folder,
         schema=schema,
         splits=splits,
         encoder=encoder,
-        items=entities["item"],
-        users=entities["user"],
-        impressions=_impressions(schema, encoder, raw["impressions"], str(folder)),
-        events={s.name: _events(schema, s, encoder, raw[s.name], s.path) for s in schema.sources},
+        items=_entities(schema, encoder, log.entities["item"], "item"),
+        users=_entities(schema, encoder, log.entities["user"], "user"),
+        impressions=_impressions(schema, encoder, log.impressions),
+        events={s.name: _events(s, encoder, log.events[s.name]) for s in schema.sources},
     )
+    if prepared is None:
+        _keep(path, encoder)
+    return dataset
 
 
-def load_splits(path: Path) -> Splits:
-    """Read `splits.yaml`: the windows of time, in order and without overlap.
-
-    Raises:
-        DataError: a window is missing, empty, or reaches into the next.
-    """
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        splits: Splits = TypeAdapter(Splits).validate_python(document)
-    except (OSError, yaml.YAMLError, ValidationError) as error:
-        raise DataError(f"{path}: {error}") from error
-    end_ms = splits.history_start_ms
-    for name in ("fm_train", "vm_train", "tune", "test"):
-        start_ms, stop_ms = getattr(splits, name)
-        if start_ms < end_ms or stop_ms <= start_ms:
-            raise DataError(
-                f"{path}: {name} is [{start_ms}, {stop_ms}), expected a window that is not empty "
-                f"and starts at {end_ms} or later"
-            )
-        end_ms = stop_ms
-    return splits
-
-
-def _read_tables(folder: Path, schema: Schema) -> dict[str, pa.Table]:
-    context = schema.features_of("context")
-    shown = schema.impressions
-    impressions: dict[str, pa.DataType | None] = {
-        shown.example_column: pa.int64(),
-        shown.request_column: None,
-        schema.time.column: time_type(schema.time),
-        schema.user.column: id_type(schema.user),
-        schema.item.column: id_type(schema.item),
-    }
-    impressions |= {feature.column: feature_type(feature) for feature in context}
-    for objective in schema.objectives:
-        impressions[objective.label_column] = pa.float64()
-        if objective.weight_column is not None:
-            impressions[objective.weight_column] = pa.float64()
-    tables = {"impressions": read_table(folder / shown.path, impressions)}
-    for owner, id_spec, path in (
-        ("item", schema.item, schema.items.path),
-        ("user", schema.user, schema.users.path),
-    ):
-        tables[f"{owner}s"] = _read_entities(folder / path, schema, id_spec, owner)
-    for source in schema.sources:
-        tables[source.name] = read_table(folder / source.path, _source_types(schema, source))
-    return tables
-
-
-def _read_entities(path: Path, schema: Schema, id_spec: IdSpec, owner: Any) -> pa.Table:
-    """Features read the id column itself where they name it, as text; the id stays exact."""
-    ids = read_table(path, {id_spec.column: id_type(id_spec)})
-    features = schema.features_of(owner)
-    columns = read_table(path, {feature.column: feature_type(feature) for feature in features})
-    return pa.table({"id": ids[id_spec.column]} | {f.name: columns[f.column] for f in features})
-
-
-def _source_types(schema: Schema, source: SourceSpec) -> dict[str, pa.DataType | None]:
-    types = {column.column: feature_type(column) for column in source.columns}
-    types[source.user_column] = id_type(schema.user)
-    types[source.time.column] = time_type(source.time)
-    if source.item_column is not None:
-        types[source.item_column] = id_type(schema.item)
-    if source.arrival is not None:
-        types[source.arrival.column] = time_type(source.arrival)
-    return types
-
-
-def _fit(schema: Schema, raw: Mapping[str, pa.Table], until_ms: int) -> Encoder:
-    """Fit on whole entity tables, but ids and events only as far as training may look."""
-    columns: dict[str, list[pa.ChunkedArray]] = {v.name: [] for v in schema.vocabularies}
-    columns[SURFACE].append(pa.chunked_array([pa.array(schema.surfaces, pa.string())]))
-    shown = raw["impressions"]
-    early = to_ms(shown[schema.time.column], schema.time, where="impressions") < until_ms
-    shown = shown.filter(pa.array(early))
-    for feature in schema.features:
-        if feature.vocabulary is None or feature.name == SURFACE:
-            continue
-        if feature.of == "context":
-            columns[feature.vocabulary].append(shown[feature.column])
-        elif feature.of == "item" and feature.column == schema.item.column:
-            columns[feature.vocabulary].append(pc.cast(shown[schema.item.column], pa.string()))
-            columns[feature.vocabulary] += _event_items(schema, raw, until_ms)
-        else:
-            columns[feature.vocabulary].append(raw[f"{feature.of}s"][feature.name])
-    for source in schema.sources:
-        for column in source.columns:
-            if column.vocabulary is not None:
-                events = _before(raw[source.name], source, until_ms)
-                columns[column.vocabulary].append(events[column.column])
-    return Encoder.fit(schema, columns)
-
-
-def _event_items(
-    schema: Schema, raw: Mapping[str, pa.Table], until_ms: int
-) -> list[pa.ChunkedArray]:
-    return [
-        pc.cast(_before(raw[source.name], source, until_ms)[source.item_column], pa.string())
-        for source in schema.sources
-        if source.item_column is not None
-    ]
-
-
-def _before(table: pa.Table, source: SourceSpec, until_ms: int) -> pa.Table:
-    moments = to_ms(table[source.time.column], source.time, where=source.path)
-    return table.filter(pa.array(moments < until_ms))
-
-
-def _prepared_encoder(folder: Path, schema: Schema, fit: Callable[[], Encoder]) -> Encoder:
-    """Read the encoder that was fitted before, or fit it now and keep it."""
-    path = folder / PREPARED / "encoder.json"
+def _read_prepared(path: Path, schema: Schema, until_ms: int) -> Encoder | None:
     if not path.exists():
-        encoder = fit()
-        encoder.save(path)
-        return encoder
-    encoder = Encoder.load(path)
+        return None
+    remedy = f"delete {path.parent} to fit again (models that were trained on it are then refused)"
+    try:
+        encoder = Encoder.load(path)
+    except DataError as error:
+        raise DataError(f"{error}; {remedy}") from error
     if encoder.schema_id != schema.schema_id:
         raise DataError(
             f"{path}: fitted for schema {encoder.schema_id}, but schema.yaml is now "
-            f"{schema.schema_id}; delete {path.parent} to fit again"
+            f"{schema.schema_id}; {remedy}"
+        )
+    # An encoder without the note was fitted by hand: whoever put it here answers for its window.
+    if encoder.fitted_until_ms not in {None, until_ms}:
+        raise DataError(
+            f"{path}: fitted on what was before {encoder.fitted_until_ms}, but fm_train in "
+            f"splits.yaml now ends at {until_ms}; {remedy}"
         )
     return encoder
 
 
-def _entities(
-    schema: Schema, encoder: Encoder, table: pa.Table, owner: Any, where: str
-) -> EntityTable:
-    spec = schema.item if owner == "item" else schema.user
-    keys = to_keys(table["id"], spec.dtype, where=f"{where}, column {spec.column!r}")
-    order = np.argsort(keys, kind="stable")
-    repeated = np.flatnonzero(np.diff(keys[order]) == 0)
+def _keep(path: Path, encoder: Encoder) -> None:
+    try:
+        encoder.save(path)
+    except OSError as error:
+        raise DataError(
+            f"{path}: the fitted encoder cannot be kept ({error}); make the folder writable for "
+            "the first load, since every later step must read the same codes"
+        ) from error
+
+
+def _entities(schema: Schema, encoder: Encoder, table: RawEntities, owner: Owner) -> EntityTable:
+    order = np.argsort(table.keys, kind="stable")
+    keys = table.keys[order]
+    repeated = np.flatnonzero(np.diff(keys) == 0)
     if len(repeated):
-        rows = order[repeated[:5] + 1].tolist()
-        raise DataError(f"{where}: {len(repeated)} ids are repeated; first rows {rows}")
+        rows = sorted(order[repeated + 1].tolist())[:5]
+        raise DataError(f"{table.where}: {len(repeated)} ids are repeated; first rows {rows}")
     features = schema.features_of(owner)
-    categorical = [f for f in features if f.kind == "categorical"]
-    numeric = [f for f in features if f.kind == "numeric"]
-    # Of a user without a row nothing is known, online as here; an item without one is unknown.
-    cold = UNKNOWN if owner == "item" else NULL
-    codes = np.full((len(keys) + 1, len(categorical)), cold, dtype=np.int64)
-    for place, feature in enumerate(categorical):
-        codes[1:, place] = encoder.codes(feature.vocabulary or "", table[feature.name])[order]
-    numbers = np.zeros((len(keys) + 1, len(numeric)), dtype=np.float32)
-    for place, feature in enumerate(numeric):
-        numbers[1:, place] = encoder.numeric(feature, table[feature.name])[order]
+    codes, numeric = _encode(encoder, features, table.features, table.where)
+    code_table = np.full((len(keys) + 1, len(codes)), UNKNOWN, dtype=np.int64)
+    for place, column in enumerate(codes.values()):
+        code_table[1:, place] = column[order]
+    number_table = np.zeros((len(keys) + 1, len(numeric)), dtype=np.float32)
+    for place, (name, numbers) in enumerate(numeric.items()):
+        number_table[1:, place] = numbers[order]
+        feature = schema.feature(name)
         if feature.default is not None:
-            numbers[0, place] = encoder.numeric(feature, [None])[0]
+            number_table[0, place] = encoder.numeric(feature, [None])[0]
     return EntityTable(
-        keys=keys[order],
-        codes=codes,
-        feature_names=tuple(f.name for f in categorical),
-        numeric=numbers,
-        numeric_names=tuple(f.name for f in numeric),
+        keys=keys,
+        codes=code_table,
+        feature_names=tuple(codes),
+        numeric=number_table,
+        numeric_names=tuple(numeric),
     )
 
 
 def _encode(
-    encoder: Encoder, features: tuple[FeatureSpec, ...], table: pa.Table
+    encoder: Encoder,
+    features: tuple[FeatureSpec, ...],
+    columns: Mapping[str, pa.ChunkedArray],
+    where: str,
 ) -> tuple[dict[str, IntArray], dict[str, FloatArray]]:
     codes, numeric = {}, {}
     for feature in features:
-        if feature.kind == "categorical":
-            codes[feature.name] = encoder.codes(feature.vocabulary or "", table[feature.column])
-        else:
-            numeric[feature.name] = encoder.numeric(feature, table[feature.column])
+        values = columns[feature.name]
+        try:
+            if feature.vocabulary is not None:
+                codes[feature.name] = encoder.codes(feature.vocabulary, values)
+            else:
+                numeric[feature.name] = encoder.numeric(feature, values)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
     return codes, numeric
 
 
-def _events(
-    schema: Schema, source: SourceSpec, encoder: Encoder, table: pa.Table, where: str
-) -> Events:
-    at_ms = to_ms(table[source.time.column], source.time, where=where)
-    arrival_ms = at_ms
-    if source.arrival is not None:
-        arrival_ms = to_ms(table[source.arrival.column], source.arrival, where=where)
-    items = None
-    if source.item_column is not None:
-        items = to_keys(table[source.item_column], schema.item.dtype, where=f"{where}, items")
-    codes, numeric = _encode(encoder, source.columns, table)
+def _events(source: SourceSpec, encoder: Encoder, table: RawEvents) -> Events:
+    codes, numeric = _encode(encoder, source.columns, table.features, table.where)
     return Events(
-        user_keys=to_keys(table[source.user_column], schema.user.dtype, where=f"{where}, users"),
-        at_ms=at_ms,
-        arrival_ms=arrival_ms,
-        item_keys=items,
+        user_keys=table.user_keys,
+        at_ms=table.at_ms,
+        arrival_ms=table.arrival_ms,
+        item_keys=table.item_keys,
         codes=codes,
         numeric=numeric,
     )
 
 
-def _impressions(schema: Schema, encoder: Encoder, table: pa.Table, folder: str) -> Impressions:
-    shown, where = schema.impressions, f"{folder}/{schema.impressions.path}"
-    _require_surfaces(schema, table[shown.surface_column], where)
-    at_ms = to_ms(table[schema.time.column], schema.time, where=where)
-    requests = table[shown.request_column]
-    request_ids = to_keys(
-        requests, "int64" if pa.types.is_integer(requests.type) else "string", where=where
-    )
-    examples = np.asarray(table[shown.example_column], dtype=np.int64)
-    codes, numeric = _encode(encoder, schema.features_of("context"), table)
+def _impressions(schema: Schema, encoder: Encoder, table: RawImpressions) -> Impressions:
+    where = table.where
+    _require_surfaces(schema, table.features[SURFACE], where)
+    _require_unique(table.example_ids, schema.impressions.example_column, where)
+    codes, numeric = _encode(encoder, schema.features_of("context"), table.features, where)
     impressions = Impressions(
-        example_ids=examples,
-        request_ids=request_ids,
-        user_keys=to_keys(table[schema.user.column], schema.user.dtype, where=f"{where}, users"),
-        item_keys=to_keys(table[schema.item.column], schema.item.dtype, where=f"{where}, items"),
-        at_ms=at_ms,
+        example_ids=table.example_ids,
+        request_ids=table.request_ids,
+        user_keys=table.user_keys,
+        item_keys=table.item_keys,
+        at_ms=table.at_ms,
         codes=codes,
         numeric=numeric,
         labels={
-            o.name: _label(table[o.label_column], o.label_column, where) for o in schema.objectives
+            o.name: _label(table.labels[o.name], o.label_column, where) for o in schema.objectives
         },
-        weights=_weights(schema, table, where),
+        weights=_weights(schema, table),
     )
-    return impressions.take(np.lexsort((examples, request_ids, at_ms)))
+    return impressions.take(np.lexsort((table.example_ids, table.request_ids, table.at_ms)))
 
 
 def _require_surfaces(schema: Schema, column: pa.ChunkedArray, where: str) -> None:
@@ -304,6 +194,18 @@ def _require_surfaces(schema: Schema, column: pa.ChunkedArray, where: str) -> No
         raise DataError(
             f"{where}, column {schema.impressions.surface_column!r}: {len(stray)} rows are on none "
             f"of {list(schema.surfaces)}; row {stray[0]} holds {column[int(stray[0])].as_py()!r}"
+        )
+
+
+def _require_unique(example_ids: IntArray, name: str, where: str) -> None:
+    """What the foundation model says of an example is found by its id."""
+    order = np.argsort(example_ids, kind="stable")
+    repeated = order[1:][np.diff(example_ids[order]) == 0]
+    if len(repeated):
+        rows = sorted(repeated.tolist())[:5]
+        raise DataError(
+            f"{where}, column {name!r}: {len(repeated)} example ids are there already in an "
+            f"earlier row; first rows {rows}"
         )
 
 
@@ -321,17 +223,21 @@ def _label(column: pa.ChunkedArray, name: str, where: str) -> FloatArray:
     return labels
 
 
-def _weights(schema: Schema, table: pa.Table, where: str) -> FloatArray:
-    columns = {o.weight_column for o in schema.objectives if o.weight_column is not None}
+def _weights(schema: Schema, table: RawImpressions) -> FloatArray:
+    columns = {o.weight_column: o.name for o in schema.objectives if o.weight_column is not None}
     if len(columns) > 1:
-        raise DataError(f"{where}: objectives name different weight columns {sorted(columns)}")
+        raise DataError(
+            f"{table.where}: objectives name different weight columns {sorted(columns)}"
+        )
     if not columns:
-        return np.ones(len(table), dtype=np.float32)
-    name = columns.pop()
-    weights: FloatArray = table[name].to_numpy().astype(np.float32)
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+        return np.ones(len(table.at_ms), dtype=np.float32)
+    ((name, objective),) = columns.items()
+    weights = table.weights[objective].to_numpy()
+    bad = np.flatnonzero(~((weights > 0) & (weights <= np.finfo(np.float32).max)))
     if len(bad):
         raise DataError(
-            f"{where}, column {name!r}: {len(bad)} weights are not above 0; rows {bad[:5].tolist()}"
+            f"{table.where}, column {name!r}: {len(bad)} weights are missing, not finite or not "
+            f"above 0; first rows {bad[:5].tolist()}"
         )
-    return weights
+    narrow: FloatArray = weights.astype(np.float32)
+    return narrow

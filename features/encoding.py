@@ -26,11 +26,13 @@ import pyarrow.compute as pc
 
 from features.arrays import FloatArray, IntArray
 from features.errors import DataError, SchemaError
+from features.files import write_whole
 from features.schema import FeatureSpec, Schema, VocabularySpec
 
 PAD, NULL, UNKNOWN, FIRST = 0, 1, 2, 3
 
 _FORMAT = 1
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +87,37 @@ class Encoder:
     Args:
         schema_id: of the schema it was fitted for.
         vocabularies: by name.
+        fitted_until_ms: nothing from this moment on was looked at; a note, not part of the id.
     """
 
-    def __init__(self, schema_id: str, vocabularies: Mapping[str, Vocabulary]) -> None:
+    def __init__(
+        self,
+        schema_id: str,
+        vocabularies: Mapping[str, Vocabulary],
+        *,
+        fitted_until_ms: int | None = None,
+    ) -> None:
         self.schema_id = schema_id
+        self.fitted_until_ms = fitted_until_ms
         self._vocabularies = dict(vocabularies)
 
     @classmethod
-    def fit(cls, schema: Schema, columns: Mapping[str, Iterable[pa.ChunkedArray]]) -> Encoder:
+    def fit(
+        cls,
+        schema: Schema,
+        columns: Mapping[str, Iterable[pa.ChunkedArray]],
+        *,
+        until_ms: int | None = None,
+    ) -> Encoder:
         """Count values and keep those that occur often enough.
 
         Args:
             schema: declares the vocabularies.
             columns: vocabulary name to every column that feeds it, training windows only.
+            until_ms: end of the window that the columns are from.
+
+        Raises:
+            DataError: values with no exact text (floating-point numbers).
         """
         vocabularies = {}
         for spec in schema.vocabularies:
@@ -107,16 +127,17 @@ class Encoder:
                     counted = pc.value_counts(pc.drop_null(as_text(column)))
                     for entry in counted.to_pylist():
                         counts[entry["values"]] += entry["counts"]
+            counts.pop("", None)  # the empty text is a null
             kept = [item for item in counts.items() if item[1] >= spec.min_count]
             kept.sort(key=lambda item: (-item[1], item[0]))
             values = tuple(value for value, _ in kept)
             vocabularies[spec.name] = Vocabulary(spec=spec, values=values)
-        return cls(schema.schema_id, vocabularies)
+        return cls(schema.schema_id, vocabularies, fitted_until_ms=until_ms)
 
     @functools.cached_property
     def encoder_id(self) -> str:
-        """Sixteen hexadecimal digits of the content's SHA-256."""
-        content = json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
+        """Sixteen hexadecimal digits of the SHA-256 of all that decides a code."""
+        content = json.dumps(self._content(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def size(self, vocabulary: str) -> int:
@@ -169,9 +190,10 @@ class Encoder:
             numbers = np.where(missing, feature.default, numbers)
         low = -math.inf if feature.minimum is None else feature.minimum
         high = math.inf if feature.maximum is None else feature.maximum
-        outside = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+        outside = ~((np.abs(numbers) <= _MAX_FLOAT32) & (numbers >= low) & (numbers <= high))
         if outside.any():
-            found = f"values outside [{low:g}, {high:g}], such as {numbers[outside][0]!r}"
+            found = f"values outside [{low:g}, {high:g}] or not finite as float32, such as "
+            found += f"{numbers[outside][0]:g}"
             if feature.transform == "log1p":
                 found += " (before log1p)"
             raise _numeric_error(feature, found, outside)
@@ -179,11 +201,9 @@ class Encoder:
         return transformed.astype(np.float32)
 
     def save(self, path: Path) -> None:
-        """Write the encoder as JSON."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._document(), indent=1), encoding="utf-8")
-        partial.replace(path)
+        """Write the encoder as JSON, whole or not at all."""
+        document = {**self._content(), "fitted_until_ms": self.fitted_until_ms}
+        write_whole(path, json.dumps(document, indent=1).encode())
 
     @classmethod
     def load(cls, path: Path) -> Encoder:
@@ -202,11 +222,14 @@ class Encoder:
                 )
                 for entry in document["vocabularies"]
             }
-            return cls(document["schema_id"], vocabularies)
-        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+            until_ms = document.get("fitted_until_ms")
+            return cls(document["schema_id"], vocabularies, fitted_until_ms=until_ms)
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not an encoder: {error!r}") from error
 
-    def _document(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "schema_id": self.schema_id,
@@ -228,7 +251,7 @@ def _as_column(values: pa.Array | pa.ChunkedArray | Sequence[Any]) -> pa.Array |
         return values
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"values of mixed or unsupported types: {error}") from error
 
 

@@ -88,5 +88,5 @@ class EntityTable:
                 numeric_names=tuple(names["numeric_names"]),
                 **arrays,
             )
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder}: not an entity table: {error}") from error
