@@ -124,8 +124,8 @@ class Encoder:
             counts: Counter[str] = Counter()
             if spec.policy == "fitted":
                 for column in columns.get(spec.name, ()):
-                    counted = pc.value_counts(pc.drop_null(as_text(column)))
-                    for entry in counted.to_pylist():
+                    text = column if _is_text_dictionary(column.type) else as_text(column)
+                    for entry in pc.value_counts(pc.drop_null(text)).to_pylist():
                         counts[entry["values"]] += entry["counts"]
             counts.pop("", None)  # the empty text is a null
             kept = [item for item in counts.items() if item[1] >= spec.min_count]
@@ -244,6 +244,10 @@ class Encoder:
             known = sorted(self._vocabularies)
             raise SchemaError(f"vocabulary {vocabulary!r}: expected one of {known}")
         return self._vocabularies[vocabulary]
+
+
+def _is_text_dictionary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type))
 
 
 def _as_column(values: pa.Array | pa.ChunkedArray | Sequence[Any]) -> pa.Array | pa.ChunkedArray:

@@ -17,10 +17,10 @@ from features.schema import SURFACE, FeatureSpec, Schema
 def fit_encoder(schema: Schema, log: RawLog, *, until_ms: int) -> Encoder:
     """Fit vocabularies on what was known before a moment.
 
-    A value of an impression or event counts once a row, where the row (and, for an event, its
-    arrival) is earlier. A feature of items or users counts once for every one of them that occurs
-    in such a row; one that reads the id itself counts the rows. The vocabulary of surfaces is the
-    schema's list, whatever was seen.
+    A value counts once for every impression or event that it belongs to, where the row (and, for
+    an event, its arrival) is earlier: as its own column, or as a feature of the row's item or user.
+    So no value has a code without `min_count` chances to learn what it means. The vocabulary of
+    surfaces is the schema's list, whatever was seen.
     """
     window = _Window(schema, log, until_ms)
     columns: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
@@ -56,8 +56,13 @@ class _Window:
         if feature.column == spec.column:
             return [pc.cast(ids, pa.string()) for ids in self._ids(owner)]
         entities = self._log.entities[owner]
-        is_seen = np.isin(entities.keys, self._keys(owner))
-        return [entities.features[feature.name].filter(pa.array(is_seen))]
+        order = np.argsort(entities.keys, kind="stable")
+        sorted_keys, keys = entities.keys[order], self._keys(owner)
+        first = np.searchsorted(sorted_keys, keys, side="left")
+        is_found = np.searchsorted(sorted_keys, keys, side="right") > first
+        rows = order[first[is_found]]
+        # As a dictionary, since there may be far more rows than items.
+        return [entities.features[feature.name].dictionary_encode().take(pa.array(rows))]
 
     def _ids(self, owner: Owner) -> list[pa.ChunkedArray]:
         shown = self._log.impressions
@@ -76,4 +81,4 @@ class _Window:
             of_events = events.item_keys if owner == "item" else events.user_keys
             if of_events is not None:
                 found.append(of_events[np.asarray(self.events[name])])
-        return np.unique(np.concatenate(found))
+        return np.concatenate(found)
