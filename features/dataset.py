@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.arrays import FloatArray, IntArray
-from features.encoding import UNKNOWN, Encoder
+from features.encoding import NULL, UNKNOWN, Encoder
 from features.entities import EntityTable
 from features.errors import DataError
 from features.log import Events, Impressions, Splits
@@ -117,7 +117,9 @@ def _entities(schema: Schema, encoder: Encoder, table: RawEntities, owner: Owner
         raise DataError(f"{table.where}: {len(repeated)} ids are repeated; first rows {rows}")
     features = schema.features_of(owner)
     codes, numeric = _encode(encoder, features, table.features, table.where)
-    code_table = np.full((len(keys) + 1, len(codes)), UNKNOWN, dtype=np.int64)
+    # Of a user without a row nothing is known, online as here; an item without one is unknown.
+    cold = UNKNOWN if owner == "item" else NULL
+    code_table = np.full((len(keys) + 1, len(codes)), cold, dtype=np.int64)
     for place, column in enumerate(codes.values()):
         code_table[1:, place] = column[order]
     number_table = np.zeros((len(keys) + 1, len(numeric)), dtype=np.float32)

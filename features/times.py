@@ -116,10 +116,13 @@ def _numbers(values: pa.Array | pa.ChunkedArray, unit: NumericUnit, place: str) 
             f"{place}: expected numbers (the schema says unit: {unit}), row {row} holds "
             f"{values[row].as_py()!r}; for times as text declare unit: text"
         )
-    if pa.types.is_floating(values.type):
-        return np.asarray(values, dtype=np.float64)
-    if pa.types.is_integer(values.type):
+    if pa.types.is_float64(values.type) or pa.types.is_integer(values.type):
         return np.asarray(values)
+    if pa.types.is_floating(values.type):
+        raise DataError(
+            f"{place}: got {values.type}, which makes moments minutes apart equal; "
+            "store integers or float64"
+        )
     raise DataError(
         f"{place}: expected numbers (the schema says unit: {unit}), got {values.type}; "
         "for text or timestamps declare unit: text"
