@@ -20,10 +20,10 @@ def unpack_profile(data: bytes | None) -> tuple[dict[str, ProfileValue], int] | 
         return None
     try:
         document = json.loads(data)
-        features, at_ms = document["features"], int(document["at_ms"])
-    except (ValueError, TypeError, KeyError):
+        features, at_ms = document["features"], document["at_ms"]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    if not isinstance(features, dict):
+    if not isinstance(features, dict) or type(at_ms) is not int:
         return None
     kept = {k: v for k, v in features.items() if v is None or isinstance(v, str | int | float)}
     return kept, at_ms

@@ -7,6 +7,7 @@ compared; the newest row of a (case, metric) is the current one.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -53,8 +54,12 @@ def append_results(path: Path, rows: Iterable[ResultRow]) -> None:
     """Add rows to a results file, with its header if it is new.
 
     Raises:
-        DataError: the file has another header.
+        DataError: the file has another header or a broken row, or a figure is not finite; the
+            file is then as it was.
     """
+    added = list(rows)
+    for row in added:
+        _require_finite(row, f"{path}: ({row.case}, {row.metric})")
     is_new = not path.exists()
     if not is_new:
         read_results(path)
@@ -63,7 +68,9 @@ def append_results(path: Path, rows: Iterable[ResultRow]) -> None:
         writer = csv.DictWriter(file, HEADER, lineterminator="\n")
         if is_new:
             writer.writeheader()
-        for row in rows:
+        elif not _ends_a_line(path):
+            file.write("\n")
+        for row in added:
             writer.writerow({k: "" if v is None else v for k, v in asdict(row).items()})
 
 
@@ -78,11 +85,16 @@ def read_results(path: Path) -> list[ResultRow]:
         if tuple(reader.fieldnames or ()) != HEADER:
             raise DataError(f"{path}: expected the header {HEADER}, got {reader.fieldnames}")
         rows = []
-        for number, cells in enumerate(reader, start=2):
+        for cells in reader:
+            place = f"{path}, line {reader.line_num}"
+            if None in cells or None in cells.values():
+                raise DataError(f"{place}: expected {len(HEADER)} cells")
             try:
-                rows.append(_parse(cells))
-            except (TypeError, ValueError) as error:
-                raise DataError(f"{path}, line {number}: {error}") from error
+                row = _parse(cells)
+            except ValueError as error:
+                raise DataError(f"{place}: {error}") from error
+            _require_finite(row, place)
+            rows.append(row)
         return rows
 
 
@@ -95,3 +107,14 @@ def _parse(cells: dict[str, str]) -> ResultRow:
     text = {name: cells[name] for name in HEADER if name not in {"value", "low", "high"}}
     ends = {name: float(cells[name]) if cells[name] else None for name in ("low", "high")}
     return ResultRow(**text, **ends, value=float(cells["value"]))  # type: ignore[arg-type]
+
+
+def _require_finite(row: ResultRow, place: str) -> None:
+    for name in ("value", "low", "high"):
+        number = getattr(row, name)
+        if number is not None and not math.isfinite(number):
+            raise DataError(f"{place}, {name}: expected a finite number, got {number}")
+
+
+def _ends_a_line(path: Path) -> bool:
+    return path.read_bytes().endswith(b"\n")

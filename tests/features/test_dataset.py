@@ -1,192 +1,398 @@
-"""A folder is read as its schema says, point in time, and otherwise refused with the place."""
-
+import datetime
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from features.datacheck import check_dataset
-from features.dataset import load_dataset
-from features.encoding import NULL, UNKNOWN
-from features.entities import EntityTable
-from features.errors import DataError
-from features.tables import read_table
-from tests.features.tiny_log import START_MS, write_tiny_log
+from features.dataset import LogDataset, load_dataset
+from features.encoding import FIRST, NULL, UNKNOWN
+from features.errors import DataError, SchemaError
+from features.histories import HistoryIndex
+from tests.features.tiny_log import DAY_MS, START_MS, write_tiny_log
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write_tiny_log(tmp_path / "log")
+    return write_tiny_log(tmp_path / "log", num_days=20)
 
 
-def change(path: Path, **columns: Callable[[pa.ChunkedArray], pa.Array]) -> None:
-    table = pq.read_table(path)
-    for name, make in columns.items():
-        table = table.set_column(table.schema.get_field_index(name), name, make(table[name]))
-    pq.write_table(table, path)
+def edit_table(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
 
 
-def with_value(row: int, value: object) -> Callable[[pa.ChunkedArray], pa.Array]:
-    def make(column: pa.ChunkedArray) -> pa.Array:
-        values = column.to_pylist()
-        values[row] = value
-        return pa.array(values)
-
-    return make
+def edit_yaml(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    document = yaml.safe_load((folder / name).read_text())
+    change(document)
+    (folder / name).write_text(yaml.safe_dump(document))
 
 
-def test_a_log_is_read_in_time_order_with_codes_labels_and_events(folder: Path) -> None:
-    dataset = load_dataset(folder)
+def refusal(folder: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        load_dataset(folder)
+    assert not (folder / "prepared").exists()
+    return str(caught.value)
+
+
+def fingerprint(dataset: LogDataset) -> str:
     shown = dataset.impressions
+    arrays = [shown.example_ids, shown.request_ids, shown.user_keys, shown.item_keys, shown.at_ms]
+    arrays += [*shown.codes.values(), *shown.labels.values(), dataset.items.codes]
+    arrays += [dataset.items.numeric, dataset.users.codes]
+    for events in dataset.events.values():
+        arrays += [events.user_keys, events.at_ms, events.arrival_ms, *events.codes.values()]
+    return json.dumps([dataset.encoder.encoder_id, *(a.tolist() for a in arrays)])
+
+
+def test_a_log_is_read_whole_in_time_order_with_its_labels(folder: Path) -> None:
+    raw = pq.read_table(folder / "impressions.parquet")
+
+    dataset = load_dataset(folder)
+
+    shown = dataset.impressions
+    assert len(shown) == len(raw)
     assert (np.diff(shown.at_ms) >= 0).all()
-    assert shown.labels["click"].mean() > 0.1
-    assert set(shown.codes) == {"slot", "surface"}
-    assert dataset.events["purchase"].numeric["quantity"].min() > 0
+    row = raw.slice(int(shown.example_ids[37]), 1).to_pylist()[0]
+    assert shown.item_keys[37] == row["item_id"]
+    assert shown.at_ms[37] == row["ts"]
+    assert shown.labels["click"][37] == row["click"]
+    assert shown.labels["click"].sum() == sum(raw["click"].to_pylist()) > 0
+    assert (shown.codes["surface"] >= FIRST).all()
+    assert len(dataset.events["purchase"]) == pq.read_table(folder / "purchase.parquet").num_rows
     assert dataset.events["contact"].item_keys is None
-    assert (dataset.events["purchase"].arrival_ms >= dataset.events["purchase"].at_ms).all()
 
 
-def test_a_second_reading_uses_the_codes_of_the_first(folder: Path) -> None:
-    first, second = load_dataset(folder), load_dataset(folder)
-    assert second.encoder.encoder_id == first.encoder.encoder_id
-    assert np.array_equal(second.items.codes, first.items.codes)
-    kept = EntityTable.load(folder / "prepared" / "items")
-    assert np.array_equal(kept.codes, first.items.codes)
+def test_entities_without_a_row_are_cold_and_numbers_have_their_default(folder: Path) -> None:
+    items = load_dataset(folder).items
+
+    assert items.rows(np.array([100, 101, 5]))[2] == 0
+    assert items.codes[0].tolist() == [UNKNOWN] * 3
+    price = items.numeric[items.rows(np.array([100, 101, 5])), 0]
+    np.testing.assert_allclose(price, np.log1p([3, 1, 3]), rtol=1e-6)  # 100 has none
 
 
-def test_codes_fitted_for_another_schema_are_refused(folder: Path) -> None:
+def test_a_value_is_learnt_only_from_before_the_training_window_ends(folder: Path) -> None:
+    splits = yaml.safe_load((folder / "splits.yaml").read_text())
+    until_ms = splits["fm_train"][1]
+
+    def mark(columns: dict[str, Any]) -> None:
+        late = [at >= until_ms for at in columns["ts"]]
+        columns["slot"] = ["late" if x else s for x, s in zip(late, columns["slot"], strict=True)]
+
+    edit_table(folder, "impressions", mark)
+    dataset = load_dataset(folder)
+
+    slots = dataset.impressions.codes["slot"]
+    is_late = dataset.impressions.at_ms >= until_ms
+    assert (slots[is_late] == UNKNOWN).all()
+    assert (slots[~is_late] >= FIRST).all()
+    assert dataset.encoder.codes("slot", ["late", "slot0"])[0] == UNKNOWN
+
+
+def test_an_event_that_arrives_too_late_teaches_nothing(folder: Path) -> None:
+    until_ms = yaml.safe_load((folder / "splits.yaml").read_text())["fm_train"][1]
+
+    def add(columns: dict[str, Any]) -> None:
+        new = {"user_id": 1, "item_id": 555, "ts": until_ms - 2, "arrived": until_ms, "quantity": 1}
+        old = {**new, "item_id": 556, "arrived": until_ms - 1}
+        for row in (new, old):
+            for name in columns:
+                columns[name].append(row[name])
+
+    edit_table(folder, "purchase", add)
+    encoder = load_dataset(folder).encoder
+
+    assert encoder.codes("item_id", [555])[0] == UNKNOWN
+    assert encoder.codes("item_id", [556])[0] >= FIRST
+
+
+def test_a_feature_of_an_item_that_training_never_meets_is_unknown(folder: Path) -> None:
+    def add(columns: dict[str, Any]) -> None:
+        for name, value in {"item_id": 999, "kind": "future", "brand": "b", "price": 1.0}.items():
+            columns[name].append(value)
+        columns["product_label"].append("Thing")
+
+    edit_table(folder, "items", add)
+    items = load_dataset(folder).items
+
+    rows = items.rows(np.array([999, 101]))
+    assert rows[0] > 0
+    assert items.column("kind")[rows[0]] == UNKNOWN
+    assert items.column("kind")[rows[1]] >= FIRST
+
+
+def test_a_vocabulary_counts_how_often_training_meets_a_value(folder: Path) -> None:
+    def rename(columns: dict[str, Any]) -> None:
+        columns["kind"] = [f"kind of {item}" for item in columns["item_id"]]
+
+    edit_table(folder, "items", rename)
+    edit_yaml(folder, "schema.yaml", lambda d: d["vocabularies"][1].update(min_count=5))
+
+    assert load_dataset(folder).encoder.codes("kind", ["kind of 101"])[0] >= FIRST
+
+
+def test_null_features_have_the_null_code(folder: Path) -> None:
+    users = load_dataset(folder).users
+
+    assert users.column("age")[users.rows(np.array([0]))[0]] == NULL
+
+
+def test_a_second_load_gives_the_same_from_what_was_prepared(folder: Path) -> None:
+    first = fingerprint(load_dataset(folder))
+    kept = (folder / "prepared" / "encoder.json").read_bytes()
+
+    assert fingerprint(load_dataset(folder)) == first
+    assert (folder / "prepared" / "encoder.json").read_bytes() == kept
+    assert [path.name for path in (folder / "prepared").iterdir()] == ["encoder.json"]
+
+
+def test_codes_stay_when_later_rows_bring_new_values(folder: Path) -> None:
+    before = load_dataset(folder)
+    edit_table(folder, "items", lambda c: c.update(kind=["fresh", *c["kind"][1:]]))
+
+    after = load_dataset(folder)
+
+    assert after.encoder.encoder_id == before.encoder.encoder_id
+    assert after.items.column("kind").tolist()[2:] == before.items.column("kind").tolist()[2:]
+    assert after.items.column("kind")[1] == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("schema.yaml", lambda d: d.update(version=2), "but schema.yaml is now"),
+        (
+            "splits.yaml",
+            lambda d: d["fm_train"].__setitem__(1, d["fm_train"][1] - 1),
+            "now ends at",
+        ),
+    ],
+)
+def test_what_was_prepared_for_something_else_is_refused_with_the_remedy(
+    folder: Path, name: str, change: Callable[[dict[str, Any]], object], told: str
+) -> None:
     load_dataset(folder)
-    text = (folder / "schema.yaml").read_text()
-    (folder / "schema.yaml").write_text(text.replace("memory_length: 4", "memory_length: 5"))
-    with pytest.raises(DataError, match=r"encoder\.json: fitted for schema .* delete"):
+    edit_yaml(folder, name, change)
+
+    with pytest.raises(DataError, match=rf"{told}.*delete .*prepared to fit again"):
+        load_dataset(folder)
+    (folder / "prepared" / "encoder.json").unlink()
+    assert len(load_dataset(folder).impressions) > 0
+
+
+def test_a_damaged_prepared_file_is_refused_with_the_remedy(folder: Path) -> None:
+    load_dataset(folder)
+    path = folder / "prepared" / "encoder.json"
+    path.write_bytes(path.read_bytes()[:100])
+
+    with pytest.raises(DataError, match=r"encoder\.json: not an encoder.*delete .*prepared"):
         load_dataset(folder)
 
 
-def test_what_is_seen_only_after_the_training_window_is_unknown(folder: Path) -> None:
-    table = pq.read_table(folder / "impressions.parquet")
-    late = np.argmax(table["ts"].to_numpy())
-    change(folder / "impressions.parquet", slot=with_value(int(late), "brand-new"))
-    dataset = load_dataset(folder)
-    assert dataset.impressions.codes["slot"][-5:].tolist().count(UNKNOWN) == 1
-
-
-def test_users_without_a_row_are_null_and_items_without_one_unknown(folder: Path) -> None:
-    dataset = load_dataset(folder)
-    assert (dataset.users.codes[0] == NULL).all()
-    assert (dataset.items.codes[0] == UNKNOWN).all()
-    assert dataset.items.rows(np.array([999_999, 100])).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("file", "column", "row", "value", "said"),
-    [
-        ("impressions", "click", 3, None, r"'click': 1 labels missing, 0 outside.*rows \[3\]"),
-        ("impressions", "click", 3, 2, r"'click': 0 labels missing, 1 outside"),
-        ("impressions", "surface", 5, "moon", r"'surface': 1 rows are on none of.*'moon'"),
-        ("impressions", "ts", 2, 1_700_000, r"column 'ts': 1 times fall outside"),
-        ("purchase", "quantity", 7, -2.0, r"'quantity'.*1 values outside \[0, 50\].*rows \[7\]"),
-        ("purchase", "user_id", 4, None, r"users: 1 ids are missing; first rows \[4\]"),
-        ("items", "item_id", 1, 100, r"items: 1 ids are repeated"),
-    ],
-)
-def test_a_bad_value_stops_the_load_and_is_named(
-    folder: Path, file: str, column: str, row: int, value: object, said: str
-) -> None:
-    change(folder / f"{file}.parquet", **{column: with_value(row, value)})
-    with pytest.raises(DataError, match=said):
-        load_dataset(folder)
-
-
-def test_a_missing_column_is_named_with_those_that_are_there(folder: Path) -> None:
-    table = pq.read_table(folder / "purchase.parquet").drop_columns(["quantity"])
-    pq.write_table(table, folder / "purchase.parquet")
-    with pytest.raises(DataError, match=r"purchase\.parquet: columns \['quantity'\] are missing"):
-        load_dataset(folder)
-
-
-@pytest.mark.parametrize(
-    ("change_to", "said"),
-    [
-        ({"tune": [START_MS, START_MS + 1]}, "tune is .*starts at"),
-        ({"test": [5, 5]}, "test is"),
-        ({"colour": [1, 2]}, "colour"),
-    ],
-)
-def test_windows_that_overlap_are_empty_or_unknown_are_refused(
-    folder: Path, change_to: dict[str, list[int]], said: str
-) -> None:
-    path = folder / "splits.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change_to))
-    with pytest.raises(DataError, match=said):
-        load_dataset(folder)
-
-
-def test_a_csv_is_read_with_the_types_of_the_schema(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("id,name\n1234567890123456789,007\n1234567890123456790,7\n")
-    table = read_table(path, {"id": pa.int64(), "name": pa.string()})
-    assert table["id"].to_pylist() == [1234567890123456789, 1234567890123456790]
-    assert table["name"].to_pylist() == ["007", "7"]
-    path.write_text("id,name\n1,a\nbad,b\n")
-    with pytest.raises(DataError, match=r"t\.csv.*bad"):
-        read_table(path, {"id": pa.int64(), "name": pa.string()})
-
-
-def test_ids_that_went_through_floats_are_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1.0, 2.0]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="mangles"):
-        read_table(tmp_path / "t.parquet", {"id": pa.int64()})
-
-
-def test_a_log_with_text_times_is_the_same_in_every_zone_of_the_machine(folder: Path) -> None:
-    text = (folder / "schema.yaml").read_text()
-    spec = "time: {column: ts, unit: text, timezone: America/New_York}"
-    (folder / "schema.yaml").write_text(text.replace("time: {column: ts, unit: ms}", spec))
-    for name in ("impressions", "purchase", "contact"):
-        change(
-            folder / f"{name}.parquet",
-            ts=lambda c: pc.cast(pc.cast(c, pa.timestamp("ms")), pa.string()),
-        )
-    code = (
-        "import sys, pathlib; from features.dataset import load_dataset\n"
-        "d = load_dataset(pathlib.Path(sys.argv[1]))\n"
-        "print(d.impressions.at_ms.sum(), d.events['purchase'].at_ms.sum())"
+def test_processes_that_load_at_once_agree_and_leave_one_file(folder: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from features.dataset import load_dataset\n"
+        "print(load_dataset(Path(sys.argv[1])).encoder.encoder_id)"
     )
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code, str(folder)],
-            env={**os.environ, "TZ": zone},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for zone in ("UTC", "Asia/Tokyo")
-    }
-    assert len(said) == 1
+    command = [sys.executable, "-c", script, str(folder)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(3)]
+
+    told = {process.communicate(timeout=120)[0].strip() for process in running}
+
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert told == {load_dataset(folder).encoder.encoder_id.encode()}
+    assert [path.name for path in (folder / "prepared").iterdir()] == ["encoder.json"]
 
 
-def test_a_check_reports_a_good_log_and_is_trainable(folder: Path) -> None:
-    report = check_dataset(folder)
-    assert report.is_trainable
-    assert report.num_impressions == 960
-    assert report.windows["test"]["rows"] == 240
-    assert 0 < report.windows["test"]["click_frac"] < 1
-    assert report.history_lengths["purchase"]["p100"] == 16
-    assert report.events["purchase"]["late"] > 0  # type: ignore[operator]
+def test_labels_that_are_missing_or_not_0_or_1_stop_with_counts_and_rows(folder: Path) -> None:
+    csv = pq.read_table(folder / "impressions.parquet").to_pydict()
+    csv["click"][:5] = ["1", "", "nan", "2", "0"]
+    lines = [",".join(csv), *(",".join(map(str, row)) for row in zip(*csv.values(), strict=True))]
+    (folder / "impressions.csv").write_text("\n".join(lines) + "\n")
+    edit_yaml(folder, "schema.yaml", lambda d: d["impressions"].update(path="impressions.csv"))
+
+    told = refusal(folder)
+
+    assert "impressions.csv, column 'click': 2 labels missing, 1 outside {0, 1}" in told
+    assert told.endswith("first rows [1, 2, 3]")
 
 
-def test_a_check_of_a_broken_log_says_what_stops_training(folder: Path, tmp_path: Path) -> None:
-    change(folder / "impressions.parquet", example_id=with_value(1, 0))
-    assert "1 example ids are repeated" in check_dataset(folder).errors[0]
-    change(folder / "impressions.parquet", click=with_value(0, None))
-    assert "labels missing" in check_dataset(folder).errors[0]
-    assert not check_dataset(tmp_path / "nowhere").is_trainable
+@pytest.mark.parametrize(
+    ("table", "change", "told"),
+    [
+        (
+            "impressions",
+            lambda c: c["click"].__setitem__(3, None),
+            "'click': 1 labels missing, 0 o",
+        ),
+        ("impressions", lambda c: c["ordered"].__setitem__(3, 2), "'ordered': 0 labels missing, 1"),
+        (
+            "impressions",
+            lambda c: c["user_id"].__setitem__(4, None),
+            "'user_id': 1 ids are missing",
+        ),
+        (
+            "impressions",
+            lambda c: c["example_id"].__setitem__(4, None),
+            "'example_id': 1 ids are m",
+        ),
+        (
+            "impressions",
+            lambda c: c["example_id"].__setitem__(4, 0),
+            "1 example ids are there alre",
+        ),
+        ("impressions", lambda c: c["surface"].__setitem__(2, "tv"), "row 2 holds 'tv'"),
+        ("impressions", lambda c: c["ts"].__setitem__(1, 1_700_000_000), "looks like unit: s"),
+        ("impressions", lambda c: c.pop("slot"), "columns ['slot'] are missing"),
+        ("items", lambda c: c["item_id"].__setitem__(7, 100), "1 ids are repeated; first rows [7]"),
+        ("items", lambda c: c["price"].__setitem__(7, -1.0), "items.parquet: feature 'price'"),
+        (
+            "items",
+            lambda c: c["price"].__setitem__(7, float("inf")),
+            "items.parquet: feature 'pric",
+        ),
+        ("purchase", lambda c: c["quantity"].__setitem__(2, 51.0), "first rows [2]"),
+        ("purchase", lambda c: c["arrived"].__setitem__(2, None), "'arrived': 1 times are missing"),
+        (
+            "contact",
+            lambda c: c.update(user_id=["x"] * len(c["ts"])),
+            "contact.parquet, column 'us",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_table_stops_the_load_with_its_place(
+    folder: Path, table: str, change: Callable[[dict[str, Any]], object], told: str
+) -> None:
+    edit_table(folder, table, change)
+
+    message = refusal(folder)
+
+    assert f"{table}.parquet" in message
+    assert told in message
+
+
+def test_a_source_may_have_any_name_and_read_a_column_twice(folder: Path) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["sources"][1]["name"] = "impressions"
+        document["sources"][0]["columns"].append(
+            {"name": "what", "kind": "categorical", "column": "item_id", "vocabulary": "item_id"}
+        )
+
+    edit_yaml(folder, "schema.yaml", change)
+    dataset = load_dataset(folder)
+
+    purchase = dataset.events["purchase"]
+    assert purchase.item_keys is not None
+    np.testing.assert_array_equal(
+        purchase.codes["what"], dataset.encoder.codes("item_id", purchase.item_keys)
+    )
+    assert len(dataset.events["impressions"]) > 0
+
+
+def write_text_times(folder: Path, *, timezone: str | None = "UTC") -> Path:
+    """Impressions in naive text, purchases with offsets, contacts in naive Parquet timestamps."""
+
+    def text(at_ms: int, hours: int | None) -> str:
+        zone = datetime.timezone(datetime.timedelta(hours=hours or 0))
+        moment = datetime.datetime.fromtimestamp(at_ms / 1000, zone)
+        return (moment if hours is not None else moment.replace(tzinfo=None)).isoformat()
+
+    edit_table(folder, "impressions", lambda c: c.update(ts=[text(t, None) for t in c["ts"]]))
+    edit_table(folder, "purchase", lambda c: c.update(ts=[text(t, 2) for t in c["ts"]]))
+    stamp = pa.timestamp("us")
+    edit_table(
+        folder,
+        "contact",
+        lambda c: c.update(ts=pa.array(c["ts"]).cast(pa.timestamp("ms")).cast(stamp)),
+    )
+
+    def declare(document: dict[str, Any]) -> None:
+        zone = {} if timezone is None else {"timezone": timezone}
+        document["time"] = {"column": "ts", "unit": "text", **zone}
+        document["sources"][0]["time"] = {"column": "ts", "unit": "text"}
+        document["sources"][1]["time"] = {"column": "ts", "unit": "text", "timezone": "UTC"}
+
+    edit_yaml(folder, "schema.yaml", declare)
+    return folder
+
+
+def test_the_zone_of_the_machine_changes_nothing(folder: Path) -> None:
+    expected = fingerprint(load_dataset(folder)).split(",", 1)[1].strip()
+    (folder / "prepared" / "encoder.json").unlink()
+    write_text_times(folder)
+    script = (
+        "import sys; from pathlib import Path; from features.dataset import load_dataset\n"
+        "from tests.features.test_dataset import fingerprint\n"
+        "print(fingerprint(load_dataset(Path(sys.argv[1]))).split(',', 1)[1])"
+    )
+    for zone in ("UTC", "Asia/Tokyo"):
+        command = [sys.executable, "-c", script, str(folder)]
+        environment = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT)}
+        found = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert found.stdout.strip() == expected
+
+
+def test_naive_times_without_a_declared_zone_ask_for_it(folder: Path) -> None:
+    told = refusal(write_text_times(folder, timezone=None))
+
+    assert "impressions.parquet, column 'ts'" in told
+    assert "declare the column's `timezone`" in told
+
+
+def test_events_are_in_the_history_to_the_exact_half_hour_and_stay_distinct(folder: Path) -> None:
+    at_ms = START_MS + 10 * DAY_MS
+    text = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    naive = text.replace(tzinfo=None).isoformat(sep=" ")
+    offset = datetime.timezone(datetime.timedelta(hours=2))
+    event = (text - datetime.timedelta(minutes=30)).astimezone(offset)
+    write_text_times(folder)
+
+    def one_user(columns: dict[str, Any]) -> None:
+        columns["user_id"] = [77, 77, *columns["user_id"][2:]]
+        later = (event + datetime.timedelta(milliseconds=333)).isoformat()
+        columns["ts"] = [later, event.isoformat(), *columns["ts"][2:]]
+        columns["arrived"] = [START_MS, START_MS, *columns["arrived"][2:]]
+
+    edit_table(folder, "purchase", one_user)
+    edit_table(
+        folder,
+        "impressions",
+        lambda c: (c["ts"].__setitem__(0, naive), c["user_id"].__setitem__(0, 77)),
+    )
+    dataset = load_dataset(folder)
+
+    shown = dataset.impressions
+    (row,) = np.flatnonzero(shown.user_keys == 77)
+    history = HistoryIndex.build(dataset.events).visible(
+        "purchase", shown.user_keys[[row]], shown.at_ms[[row]], max_length=8
+    )
+    assert (shown.at_ms[row] - history.at_ms).tolist() == [1_800_000, 1_799_667]
+
+
+def test_the_wrong_schema_or_no_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"schema\.yaml"):
+        load_dataset(tmp_path / "nowhere")
+
+
+def test_weights_are_read_and_must_be_above_0(folder: Path) -> None:
+    edit_yaml(folder, "schema.yaml", lambda d: d["objectives"][0].update(weight_column="w"))
+    edit_table(folder, "impressions", lambda c: c.update(w=[2.0] * len(c["ts"])))
+    assert (load_dataset(folder).impressions.weights == 2).all()
+    edit_table(folder, "impressions", lambda c: c["w"].__setitem__(5, 0.0))
+
+    with pytest.raises(DataError, match=r"'w': 1 weights are missing.*first rows \[5\]"):
+        load_dataset(folder)

@@ -1,5 +1,5 @@
-"""Codes are fixed, frozen and the same after a save; numbers stay in their declared domain."""
-
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,95 +15,174 @@ from features.errors import DataError, SchemaError
 from features.schema import FeatureSpec, Schema, parse_schema
 from tests.features.tiny_log import SCHEMA
 
+TRAINED = ["a", "a", "a", "b", "b", "c", None, None]
+COUNT = FeatureSpec(name="count", kind="numeric", column="n", transform="log1p", minimum=0)
 
-def schema(**changes: Any) -> Schema:
+
+def schema(**item_id: Any) -> Schema:
     document = yaml.safe_load(SCHEMA)
-    document["vocabularies"][0].update(changes)
-    return parse_schema(document, where="test")
+    document["vocabularies"][0].update(item_id)
+    return parse_schema(document, where="schema.yaml")
 
 
-def fitted(values: list[Any], **changes: Any) -> Encoder:
-    return Encoder.fit(schema(**changes), {"item_id": [pa.chunked_array([values])]})
+def fitted(values: list[Any], **item_id: Any) -> Encoder:
+    return Encoder.fit(schema(**item_id), {"item_id": [pa.chunked_array([pa.array(values)])]})
 
 
-def test_null_rare_and_unseen_have_their_own_fixed_codes(tmp_path: Path) -> None:
-    encoder = fitted(["a", "a", "a", "b", "b", "c", None, None], min_count=2)
-    wanted = ["a", "b", None, "c", "zzz", "yyy", ""]
-    codes = encoder.codes("item_id", wanted).tolist()
-    assert codes == [FIRST, FIRST + 1, NULL, UNKNOWN, UNKNOWN, UNKNOWN, NULL]
-    assert encoder.size("item_id") == FIRST + 2
-    encoder.save(tmp_path / "encoder.json")
-    again = Encoder.load(tmp_path / "encoder.json")
-    assert again.codes("item_id", wanted).tolist() == codes
-    assert again.encoder_id == encoder.encoder_id
+def test_unseen_trimmed_and_null_values_have_fixed_codes() -> None:
+    encoder = fitted(TRAINED, min_count=2)
+
+    codes = encoder.codes("item_id", ["a", "b", "zzz", "yyy", None, "c", ""])
+
+    assert codes.dtype == np.int64
+    assert codes.tolist() == [FIRST, FIRST + 1, UNKNOWN, UNKNOWN, NULL, UNKNOWN, NULL]
+    assert (NULL, UNKNOWN, FIRST) == (1, 2, 3)
 
 
-def test_reserved_codes_do_not_depend_on_nulls_in_training() -> None:
-    with_nulls, without = fitted(["a", None]), fitted(["a"])
-    for encoder in (with_nulls, without):
-        assert encoder.codes("item_id", ["a", None, "z"]).tolist() == [FIRST, NULL, UNKNOWN]
+def test_codes_do_not_depend_on_nulls_in_training() -> None:
+    without = [value for value in TRAINED if value is not None]
+
+    wanted = ["a", None, "zzz"]
+    codes = fitted(TRAINED).codes("item_id", wanted)
+    assert codes.tolist() == [3, 1, 2]
+    np.testing.assert_array_equal(fitted([*without, ""]).codes("item_id", wanted), codes)
+    assert fitted([*without, ""]).encoder_id == fitted(TRAINED).encoder_id
 
 
-def test_integers_text_and_arrow_columns_give_the_same_codes() -> None:
-    encoder = fitted([7, 7, 1_234_567_890_123_456_789])
-    expected = encoder.codes("item_id", ["7", "1234567890123456789"]).tolist()
-    assert expected == [FIRST, FIRST + 1]
-    assert encoder.codes("item_id", [7, 1_234_567_890_123_456_789]).tolist() == expected
-    column = pa.array(["7", "1234567890123456789"]).dictionary_encode()
-    assert encoder.codes("item_id", column).tolist() == expected
+def test_codes_do_not_depend_on_the_order_or_chunks_of_the_values() -> None:
+    turned = pa.chunked_array([pa.array(TRAINED[::-1][:3]), pa.array(TRAINED[::-1][3:])])
+
+    encoder = Encoder.fit(schema(), {"item_id": [turned]})
+
+    assert encoder.encoder_id == fitted(TRAINED).encoder_id
+    assert encoder.size("item_id") == FIRST + 3
 
 
-def test_numbers_with_a_point_have_no_exact_text_and_are_refused() -> None:
-    with pytest.raises(DataError, match="double"):
-        fitted(["a"]).codes("item_id", [7.0])
+def test_integers_and_their_text_share_a_code_and_007_does_not() -> None:
+    encoder = fitted([7, 7, 1234567890123456789])
+
+    assert encoder.codes("item_id", ["7", "1234567890123456789"]).tolist() == [3, 4]
+    assert encoder.codes("item_id", [7, 1234567890123456790]).tolist() == [3, UNKNOWN]
+    assert encoder.codes("item_id", ["007", "7.0"]).tolist() == [UNKNOWN, UNKNOWN]
 
 
-@given(st.lists(st.one_of(st.none(), st.text(), st.integers(-5, 5).map(str))))
-def test_every_code_lies_inside_its_table(values: list[str | None]) -> None:
-    encoder = fitted(["a", "1", "2"])
-    for vocabulary in ("item_id", "brand"):
-        codes = encoder.codes(vocabulary, pa.array(values, pa.string()))
+def test_a_saved_encoder_gives_the_same_codes_and_id(tmp_path: Path) -> None:
+    encoder = fitted(TRAINED, min_count=2)
+    encoder.save(tmp_path / "deep" / "encoder.json")
+
+    read = Encoder.load(tmp_path / "deep" / "encoder.json")
+
+    wanted = ["a", "b", "c", None, "zzz"]
+    assert read.codes("item_id", wanted).tolist() == [3, 4, UNKNOWN, NULL, UNKNOWN]
+    assert read.encoder_id == encoder.encoder_id
+    assert read.schema_id == encoder.schema_id == schema(min_count=2).schema_id
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["encoder.json"]
+
+
+def test_the_id_follows_what_was_learnt() -> None:
+    assert len(fitted(TRAINED).encoder_id) == 16
+    assert fitted(TRAINED).encoder_id != fitted([*TRAINED, "d"]).encoder_id
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=20))
+def test_every_code_is_below_the_size_of_its_vocabulary(values: list[str | None]) -> None:
+    encoder = fitted(TRAINED)
+    column = pa.array(values, pa.string())
+
+    for vocabulary in ("item_id", "brand", "age"):
+        codes = encoder.codes(vocabulary, column)
+        assert len(codes) == len(values)
         assert ((codes >= NULL) & (codes < encoder.size(vocabulary))).all()
 
 
-def test_a_hashed_vocabulary_needs_no_fit_and_never_changes() -> None:
-    encoder = fitted(["a"])
-    codes = encoder.codes("brand", ["x", "y", None, "x"])
-    assert codes[0] == codes[3] >= FIRST
-    assert codes[2] == NULL
+def test_a_hashed_vocabulary_knows_every_value_and_keeps_null_apart() -> None:
+    encoder = fitted(TRAINED)
+
+    codes = encoder.codes("brand", [f"brand{i}" for i in range(500)])
+
     assert encoder.size("brand") == FIRST + 16
+    assert set(codes.tolist()) == set(range(FIRST, FIRST + 16))
+    assert encoder.codes("brand", [None, "brand0"]).tolist() == [NULL, int(codes[0])]
+
+
+@pytest.mark.parametrize("values", [[], [None, None], np.array([], dtype=object)])
+def test_columns_without_values_have_codes_too(values: Any) -> None:
+    assert fitted(TRAINED).codes("item_id", values).tolist() == [NULL] * len(values)
+
+
+def test_dictionary_and_boolean_columns_are_read_as_their_values() -> None:
+    encoder = fitted([True, True, False])
+
+    assert encoder.codes("item_id", pa.array(["true", "x"]).dictionary_encode()).tolist() == [3, 2]
+    assert encoder.codes("item_id", [False]).tolist() == [4]
+
+
+@pytest.mark.parametrize("values", [[1.5], [1, "a"], ["\ud800"], [2**70]])
+def test_values_without_exact_text_are_refused(values: list[Any]) -> None:
+    with pytest.raises(DataError, match="values"):
+        fitted(TRAINED).codes("item_id", values)
 
 
 def test_an_unknown_vocabulary_is_refused_by_name() -> None:
-    with pytest.raises(SchemaError, match=r"'colour': expected one of"):
-        fitted(["a"]).codes("colour", ["red"])
+    with pytest.raises(SchemaError, match=r"vocabulary 'nope': expected one of \['age'"):
+        fitted(TRAINED).codes("nope", ["a"])
 
 
-PRICE = FeatureSpec(
-    name="price", kind="numeric", column="p", transform="log1p", minimum=0.0, maximum=10.0
+def test_numbers_are_transformed() -> None:
+    numbers = fitted([]).numeric(COUNT, [0, 1, 7])
+
+    assert numbers.dtype == np.float32
+    np.testing.assert_allclose(numbers, np.log([1, 2, 8]), rtol=1e-6)
+
+
+def test_numbers_outside_their_domain_stop_naming_all_that_helps() -> None:
+    with pytest.raises(DataError) as caught:
+        fitted([]).numeric(COUNT, [3, 0, -1, -2, float("inf"), float("nan")])
+
+    told = str(caught.value)
+    for part in ("'count'", "'n'", "log1p", "[0, inf]", "4 values", "such as -1 ", "[2, 3, 4, 5]"):
+        assert part in told
+
+
+def test_a_number_too_large_for_float32_is_refused() -> None:
+    identity = FeatureSpec(name="x", kind="numeric", column="x")
+
+    assert fitted([]).numeric(identity, [3e38])[0] == np.float32(3e38)
+    with pytest.raises(DataError, match=r"such as 1e\+39"):
+        fitted([]).numeric(identity, [1e39])
+
+
+def test_a_missing_number_is_its_default_or_an_error() -> None:
+    with_default = dataclasses.replace(COUNT, default=7.0)
+
+    np.testing.assert_allclose(fitted([]).numeric(with_default, [None, 0]), [np.log(8), 0])
+    with pytest.raises(DataError, match=r"1 values are missing and no default.*rows \[1\]"):
+        fitted([]).numeric(COUNT, [0, None])
+
+
+def test_text_that_is_no_number_is_refused() -> None:
+    with pytest.raises(DataError, match="feature 'count': expected numbers"):
+        fitted([]).numeric(COUNT, ["many"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", b'{"format": 9}', b'{"format": 1, "vocabularies": [{"spec": 1}]}'],
 )
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "encoder.json"
+    path.write_bytes(content)
 
-
-@pytest.mark.parametrize("bad", [-1.0, -2.0, float("inf"), float("nan"), 11.0])
-def test_a_number_outside_its_domain_is_refused_before_it_is_transformed(bad: float) -> None:
-    with pytest.raises(DataError, match=r"'price' .*log1p.*1 values outside \[0, 10\].*rows \[1\]"):
-        fitted(["a"]).numeric(PRICE, [3.0, bad, 0.0])
-
-
-def test_numbers_are_transformed_and_missing_ones_take_the_default() -> None:
-    encoder = fitted(["a"])
-    with pytest.raises(DataError, match="missing and no default"):
-        encoder.numeric(PRICE, [1.0, None])
-    spec = FeatureSpec(
-        name="price", kind="numeric", column="p", transform="log1p", minimum=0.0, default=3.0
-    )
-    got = encoder.numeric(spec, [1.0, None])
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, np.log1p([1.0, 3.0]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"format": 99}', "[]"])
-def test_a_file_that_is_no_encoder_is_refused_by_name(tmp_path: Path, text: str) -> None:
-    (tmp_path / "encoder.json").write_text(text)
     with pytest.raises(DataError, match=r"encoder\.json"):
-        Encoder.load(tmp_path / "encoder.json")
+        Encoder.load(path)
+
+
+def test_a_file_with_an_impossible_vocabulary_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "encoder.json"
+    fitted(TRAINED).save(path)
+    document = json.loads(path.read_text())
+    document["vocabularies"][0]["spec"]["policy"] = "guessed"
+    path.write_text(json.dumps(document))
+
+    with pytest.raises(DataError, match="not an encoder"):
+        Encoder.load(path)
