@@ -1,12 +1,13 @@
-"""What is in a log, or why it cannot be trained on.
+"""What is in a log folder, in figures: for a person, before anything is trained on it.
 
-Reads a data set folder exactly as training would. Must not know: models, services.
+The folder is read exactly as training reads it. Nothing here is needed to train or to serve.
 """
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,157 +15,288 @@ import numpy as np
 from features.arrays import IntArray
 from features.dataset import LogDataset, load_dataset
 from features.encoding import NULL, UNKNOWN
-from features.errors import DataError, SchemaError
+from features.errors import GemcutterError
 from features.histories import HistoryIndex
-from features.log import Impressions
+from features.schema import SURFACE
+from features.splits import WINDOWS
 
-WINDOWS = ("fm_train", "vm_train", "tune", "test")
-_PERCENTILES = (0, 10, 50, 90, 100)
-_ROWS_PER_LOOKUP = 4096
+_PERCENTILES = (0, 10, 50, 90, 99, 100)
+_ROWS_PER_LOOKUP = 65_536
+# Above these a figure is worth a second look; they stop nothing.
+_MAX_UNKNOWN_FRAC = 0.5
+_MAX_COLD_FRAC = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """First and last moment of some rows, as ISO 8601 dates in UTC; None without rows."""
+
+    first: str | None
+    last: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRate:
+    """How often an objective's label is 1, in one window and on one surface ("" means all)."""
+
+    window: str
+    surface: str
+    objective: str
+    num_rows: int
+    num_positive: int
+    rate_frac: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureShares:
+    """How much of a categorical feature says nothing.
+
+    Attributes:
+        of: user, item, context, or the source's name.
+        num_codes: of its vocabulary, the three reserved ones included.
+        null_frac, unknown_frac: of the impressions; of the events for a source's column. An
+            impression whose user has no row in its table counts as null, one whose item has none
+            as unknown.
+    """
+
+    of: str
+    feature: str
+    vocabulary: str
+    num_codes: int
+    null_frac: float | None
+    unknown_frac: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceReport:
+    """One source of events.
+
+    Attributes:
+        num_events: rows of its table.
+        num_late: of them arrived after they happened.
+        visible_at_test: percentile to the number of events that an impression of the test window
+            may see, at most the source's max_length; empty without such impressions.
+    """
+
+    source: str
+    num_events: int
+    num_users: int
+    span: Span
+    num_late: int
+    visible_at_test: dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """What a check found; ready for JSON.
+    """What a log holds, or why it cannot be read.
 
     Attributes:
-        errors: why the log cannot be trained on; empty where it can.
-        warnings: what training would accept and a person should know.
-        span: first and last impression, UTC.
-        windows: rows, users and the positive share of each objective, by window.
-        shares: null and unknown shares of each categorical context feature in the test window.
-        history_lengths: percentiles of visible events at test impressions, by source.
-        events: rows, span and late arrivals, by source.
+        folder: that was checked.
+        errors: what stops a load (everything else is then empty) or leaves nothing to learn from.
+        warnings: what a load accepts and a person should look at.
+        num_impressions: rows, each with an example id of its own (a repeated one is an error).
+        num_users, num_items: distinct ids among the impressions.
+        rows_by_window: impressions of each window of `splits.yaml`, and of none.
+        cold_user_frac, cold_item_frac: of the impressions, whose user or item has no row.
     """
 
     folder: str
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     schema_id: str = ""
+    encoder_id: str = ""
     num_impressions: int = 0
+    num_requests: int = 0
     num_users: int = 0
     num_items: int = 0
-    span: tuple[str, str] | None = None
-    windows: dict[str, dict[str, float]] = field(default_factory=dict)
-    shares: dict[str, dict[str, float]] = field(default_factory=dict)
-    history_lengths: dict[str, dict[str, float]] = field(default_factory=dict)
-    events: dict[str, dict[str, object]] = field(default_factory=dict)
-
-    @property
-    def is_trainable(self) -> bool:
-        """Whether training would start."""
-        return not self.errors
+    cold_user_frac: float | None = None
+    cold_item_frac: float | None = None
+    span: Span = Span(first=None, last=None)
+    rows_by_window: dict[str, int] | None = None
+    label_rates: tuple[LabelRate, ...] = ()
+    features: tuple[FeatureShares, ...] = ()
+    sources: tuple[SourceReport, ...] = ()
 
 
 def check_dataset(folder: Path) -> DataReport:
-    """Read a data set folder and report; what stops training is in `errors`, never raised."""
+    """Read a data set folder as training would and say what is in it, or what stops it.
+
+    Never raises for what is in the folder. As every load, the first one that succeeds keeps the
+    encoder in `prepared/`.
+    """
     try:
         dataset = load_dataset(folder)
-    except (SchemaError, DataError) as error:
-        return DataReport(folder=str(folder), errors=(str(error),))
+    except GemcutterError as error:
+        return DataReport(folder=str(folder), errors=tuple(str(error).splitlines()))
     shown = dataset.impressions
-    errors, warnings = _problems(dataset)
+    label_rates, features = tuple(_label_rates(dataset)), tuple(_features(dataset))
+    rows_by_window = _rows_by_window(dataset)
+    cold_user_frac = _share(dataset.users.rows(shown.user_keys) == 0)
+    cold_item_frac = _share(dataset.items.rows(shown.item_keys) == 0)
+    warnings = [
+        *_cold_warnings(cold_user_frac, cold_item_frac),
+        *_one_class_warnings(label_rates),
+        *_feature_warnings(features),
+        *(
+            f"source {name} holds no events"
+            for name, rows in dataset.events.items()
+            if not len(rows)
+        ),
+    ]
     return DataReport(
         folder=str(folder),
-        errors=errors,
-        warnings=warnings,
+        errors=tuple(_empty_windows(rows_by_window)),
+        warnings=tuple(warnings),
         schema_id=dataset.schema.schema_id,
+        encoder_id=dataset.encoder.encoder_id,
         num_impressions=len(shown),
+        num_requests=len(np.unique(shown.request_ids)),
         num_users=len(np.unique(shown.user_keys)),
-        num_items=len(dataset.items),
+        num_items=len(np.unique(shown.item_keys)),
+        cold_user_frac=cold_user_frac,
+        cold_item_frac=cold_item_frac,
         span=_span(shown.at_ms),
-        windows={name: _window(dataset, name) for name in WINDOWS},
-        shares=_shares(dataset),
-        history_lengths=_history_lengths(dataset),
-        events={
-            name: {
-                "rows": len(events),
-                "span": _span(events.at_ms),
-                "late": int((events.arrival_ms > events.at_ms).sum()),
-            }
-            for name, events in dataset.events.items()
-        },
+        rows_by_window=rows_by_window,
+        label_rates=label_rates,
+        features=features,
+        sources=tuple(_sources(dataset)),
     )
 
 
-def _problems(dataset: LogDataset) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _share(rows: np.ndarray) -> float | None:
+    return float(rows.mean()) if len(rows) else None
+
+
+def _span(at_ms: IntArray) -> Span:
+    if not len(at_ms):
+        return Span(first=None, last=None)
+    return Span(first=_date(int(at_ms.min())), last=_date(int(at_ms.max())))
+
+
+def _date(at_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date().isoformat()
+
+
+def _rows_by_window(dataset: LogDataset) -> dict[str, int]:
+    shown, rows = dataset.impressions, {}
+    for window in WINDOWS:
+        first, last = np.searchsorted(shown.at_ms, getattr(dataset.splits, window))
+        rows[window] = int(last - first)
+    rows["in none"] = len(shown) - sum(rows.values())
+    return rows
+
+
+def _label_rates(dataset: LogDataset) -> Iterator[LabelRate]:
+    surfaces = dataset.schema.surfaces
+    codes = dataset.encoder.codes(SURFACE, surfaces)
+    for window in WINDOWS:
+        shown = dataset.impressions.between(*getattr(dataset.splits, window))
+        parts = {"": np.ones(len(shown), dtype=bool)}
+        for surface, code in zip(surfaces, codes, strict=True):
+            parts[surface] = shown.codes[SURFACE] == code
+        for surface, is_part in parts.items():
+            for objective, labels in shown.labels.items():
+                part = labels[is_part]
+                yield LabelRate(
+                    window=window,
+                    surface=surface,
+                    objective=objective,
+                    num_rows=len(part),
+                    num_positive=int(part.sum(dtype=np.float64)),
+                    rate_frac=_share(part),
+                )
+
+
+def _features(dataset: LogDataset) -> Iterator[FeatureShares]:
     shown = dataset.impressions
-    errors: list[str] = []
-    warnings: list[str] = []
-    repeated = len(shown) - len(np.unique(shown.example_ids))
-    if repeated:
-        errors.append(f"{repeated} example ids are repeated; each impression needs its own")
-    for name in WINDOWS:
-        part = _part(dataset, name)
-        if not len(part):
-            errors.append(f"window {name} holds no impression")
-        for objective, labels in part.labels.items():
-            if len(part) and len(np.unique(labels)) < 2:
-                first = objective == dataset.schema.objectives[0].name
-                said = f"window {name}: every {objective} label is {labels[0]:g}"
-                (errors if first and name == "fm_train" else warnings).append(said)
-    for name, events in dataset.events.items():
-        if not len(events):
-            warnings.append(f"source {name} holds no event")
-    cold = int((dataset.items.rows(shown.item_keys) == 0).sum())
-    if cold:
-        warnings.append(f"{cold} impressions are of items without a row in the items table")
-    return tuple(errors), tuple(warnings)
-
-
-def _part(dataset: LogDataset, window: str) -> Impressions:
-    return dataset.impressions.between(*getattr(dataset.splits, window))
-
-
-def _window(dataset: LogDataset, window: str) -> dict[str, float]:
-    part = _part(dataset, window)
-    rates = {
-        f"{name}_frac": float(labels.mean()) if len(part) else 0.0
-        for name, labels in part.labels.items()
-    }
-    return {"rows": len(part), "users": len(np.unique(part.user_keys)), **rates}
-
-
-def _shares(dataset: LogDataset) -> dict[str, dict[str, float]]:
-    part = _part(dataset, "test")
-    if not len(part):
-        return {}
-    columns = dict(part.codes)
-    rows = dataset.items.rows(part.item_keys)
-    columns |= {name: dataset.items.column(name)[rows] for name in dataset.items.feature_names}
-    return {
-        name: {"null": float((c == NULL).mean()), "unknown": float((c == UNKNOWN).mean())}
-        for name, c in columns.items()
-    }
-
-
-def _history_lengths(dataset: LogDataset) -> dict[str, dict[str, float]]:
-    part, index = _part(dataset, "test"), HistoryIndex.build(dataset.events)
-    found = {}
+    tables = {"user": (dataset.users, shown.user_keys), "item": (dataset.items, shown.item_keys)}
+    rows = {owner: table.rows(keys) for owner, (table, keys) in tables.items()}
+    for feature in dataset.schema.features:
+        if feature.vocabulary is None:
+            continue
+        if feature.of == "context":
+            codes = shown.codes[feature.name]
+        else:
+            codes = tables[feature.of][0].column(feature.name)[rows[feature.of]]
+        yield _shares(dataset, feature.of, feature.name, feature.vocabulary, codes)
     for source in dataset.schema.sources:
+        for column in source.columns:
+            if column.vocabulary is not None:
+                codes = dataset.events[source.name].codes[column.name]
+                yield _shares(dataset, source.name, column.name, column.vocabulary, codes)
+
+
+def _shares(
+    dataset: LogDataset, owner: str, feature: str, vocabulary: str, codes: IntArray
+) -> FeatureShares:
+    return FeatureShares(
+        of=owner,
+        feature=feature,
+        vocabulary=vocabulary,
+        num_codes=dataset.encoder.size(vocabulary),
+        null_frac=_share(codes == NULL),
+        unknown_frac=_share(codes == UNKNOWN),
+    )
+
+
+def _sources(dataset: LogDataset) -> Iterator[SourceReport]:
+    index = HistoryIndex.build(dataset.events)
+    test = dataset.impressions.between(*dataset.splits.test)
+    for source in dataset.schema.sources:
+        events = dataset.events[source.name]
         lengths = [
             index.visible(
                 source.name,
-                part.user_keys[start : start + _ROWS_PER_LOOKUP],
-                part.at_ms[start : start + _ROWS_PER_LOOKUP],
+                test.user_keys[start : start + _ROWS_PER_LOOKUP],
+                test.at_ms[start : start + _ROWS_PER_LOOKUP],
                 max_length=source.max_length,
             ).lengths
-            for start in range(0, len(part), _ROWS_PER_LOOKUP)
+            for start in range(0, len(test), _ROWS_PER_LOOKUP)
         ]
-        if lengths:
-            values = np.percentile(np.concatenate(lengths), _PERCENTILES)
-            found[source.name] = {
-                f"p{percent}": float(value)
-                for percent, value in zip(_PERCENTILES, values, strict=True)
-            }
-    return found
+        yield SourceReport(
+            source=source.name,
+            num_events=len(events),
+            num_users=len(np.unique(events.user_keys)),
+            span=_span(events.at_ms),
+            num_late=int((events.arrival_ms > events.at_ms).sum()),
+            visible_at_test=_percentiles(np.concatenate(lengths)) if lengths else {},
+        )
 
 
-def _span(at_ms: IntArray) -> tuple[str, str] | None:
-    if not len(at_ms):
-        return None
-    first, last = (
-        datetime.datetime.fromtimestamp(int(ms) / 1e3, datetime.UTC).isoformat(timespec="seconds")
-        for ms in (at_ms.min(), at_ms.max())
-    )
-    return first, last
+def _percentiles(lengths: IntArray) -> dict[str, int]:
+    found = np.percentile(lengths, _PERCENTILES, method="inverted_cdf")
+    return {f"p{p}": int(length) for p, length in zip(_PERCENTILES, found, strict=True)}
+
+
+def _cold_warnings(user_frac: float | None, item_frac: float | None) -> Iterator[str]:
+    for what, frac in (("user", user_frac), ("item", item_frac)):
+        if frac is not None and frac > _MAX_COLD_FRAC:
+            yield (
+                f"{frac:.0%} of the impressions name a {what} that has no row in the {what}s "
+                "table; are the ids of both of the same kind?"
+            )
+
+
+def _empty_windows(rows_by_window: dict[str, int]) -> Iterator[str]:
+    for window in WINDOWS:
+        if not rows_by_window[window]:
+            yield f"window {window} of splits.yaml holds no impressions"
+
+
+def _one_class_warnings(label_rates: tuple[LabelRate, ...]) -> Iterator[str]:
+    for rate in label_rates:
+        if rate.num_rows and not rate.surface and rate.num_positive in {0, rate.num_rows}:
+            label = int(rate.num_positive > 0)
+            yield (
+                f"window {rate.window}: every label of {rate.objective} is {label}; AUC is "
+                "undefined there"
+            )
+
+
+def _feature_warnings(features: tuple[FeatureShares, ...]) -> Iterator[str]:
+    for shares in features:
+        if shares.unknown_frac is not None and shares.unknown_frac > _MAX_UNKNOWN_FRAC:
+            yield (
+                f"feature {shares.feature} of {shares.of}: {shares.unknown_frac:.0%} of its values "
+                "are unknown; too new, too rare for min_count, or prepared/ is from other tables"
+            )

@@ -6,10 +6,8 @@ Columns are NumPy arrays, encoded already; moments are int64 Unix milliseconds, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
-from pydantic import ConfigDict
 
 from features.arrays import FloatArray, IntArray
 
@@ -91,8 +89,6 @@ class Events:
 @dataclass(frozen=True, kw_only=True)
 class Splits:
     """Half-open windows of time, in milliseconds: who may learn from what."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     history_start_ms: int
     fm_train: tuple[int, int]

@@ -75,10 +75,12 @@ def test_a_log_is_read_whole_in_time_order_with_its_labels(folder: Path) -> None
 
 
 def test_entities_without_a_row_are_cold_and_numbers_have_their_default(folder: Path) -> None:
-    items = load_dataset(folder).items
+    dataset = load_dataset(folder)
+    items, users = dataset.items, dataset.users
 
     assert items.rows(np.array([100, 101, 5]))[2] == 0
     assert items.codes[0].tolist() == [UNKNOWN] * 3
+    assert users.codes[users.rows(np.array([999]))[0]].tolist() == [NULL]  # as the ranker has it
     price = items.numeric[items.rows(np.array([100, 101, 5])), 0]
     np.testing.assert_allclose(price, np.log1p([3, 1, 3]), rtol=1e-6)  # 100 has none
 

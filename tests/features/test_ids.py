@@ -26,6 +26,10 @@ def test_a_string_id_has_the_key_of_its_bytes_whatever_else_is_in_the_column() -
     assert keys.tolist() == [to_key("x", "string"), expected, expected]
 
 
+def test_the_key_of_a_string_id_never_changes() -> None:
+    assert to_key("item-1", "string") == 8406168460641299428
+
+
 def test_007_and_7_and_7_point_0_are_three_string_ids() -> None:
     assert len(set(to_keys(["007", "7", "7.0"], "string").tolist())) == 3
 

@@ -75,6 +75,14 @@ def test_a_broken_row_is_named_by_its_line(tmp_path: Path, old: str, new: str) -
         read_results(path)
 
 
+def test_every_results_file_of_the_project_can_be_read() -> None:
+    files = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*.csv"))
+
+    assert files
+    for file in files:
+        assert read_results(file)
+
+
 def test_a_figure_that_is_not_finite_is_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"\(cj, ne/purchase\), value"):
         append_results(tmp_path / "r.csv", [ROW, dataclasses.replace(ROW, value=float("nan"))])

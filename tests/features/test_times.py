@@ -162,6 +162,11 @@ def test_an_empty_column_has_no_moments_and_needs_no_zone() -> None:
     assert read(pa.array([], pa.int64()), of("ms")) == []
 
 
+def test_single_precision_floats_are_refused() -> None:
+    with pytest.raises(DataError, match="got float, which makes moments minutes apart equal"):
+        read(pa.array([1.7e9], pa.float32()), of("s"))
+
+
 def test_declarations_that_cannot_hold_are_named() -> None:
     assert list(time_problems(of("text", "Europe/Berlin"), "time")) == []
     assert list(time_problems(of("ms"), "time")) == []
