@@ -188,7 +188,7 @@ class RequestEncoder:
                 return self._encoder.numeric(spec, pa.array(values, pa.float64()))
             texts = [str(v) if type(v) is int else v for v in values] if int in kinds else values
             return self._encoder.codes(spec.vocabulary or "", pa.array(texts, pa.string()))
-        except (DataError, pa.ArrowInvalid, OverflowError) as error:
+        except (DataError, pa.ArrowInvalid, OverflowError, UnicodeError) as error:
             raise InvalidRequest(place, expected="values of its domain", got=str(error)) from error
 
     def _check_surfaces(self, place: str, values: Sequence[RawValue]) -> None:

@@ -6,6 +6,7 @@ of a step are imported inside its function: torch takes seconds, and help should
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -253,6 +254,8 @@ def main() -> None:
     """Run the command; a mistake of the user's is told in one line, without a traceback."""
     from services.cli.processes import ChildError
 
+    # Said once by torch at every import of torchrec; nothing here traces.
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
     try:
         app()
     except (GemcutterError, ChildError, FileNotFoundError) as error:
