@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from features.arrays import FloatArray, IntArray
 from features.dataset import LogDataset, load_dataset
 from features.encoding import FIRST, NULL, UNKNOWN
 from features.errors import DataError, SchemaError
@@ -48,7 +49,8 @@ def refusal(folder: Path) -> str:
 
 def fingerprint(dataset: LogDataset) -> str:
     shown = dataset.impressions
-    arrays = [shown.example_ids, shown.request_ids, shown.user_keys, shown.item_keys, shown.at_ms]
+    arrays: list[IntArray | FloatArray] = [shown.example_ids, shown.request_ids, shown.user_keys]
+    arrays += [shown.item_keys, shown.at_ms]
     arrays += [*shown.codes.values(), *shown.labels.values(), dataset.items.codes]
     arrays += [dataset.items.numeric, dataset.users.codes]
     for events in dataset.events.values():

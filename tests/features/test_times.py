@@ -16,7 +16,8 @@ def of(unit: str, timezone: str | None = None) -> TimeSpec:
 def read(values: pa.Array, spec: TimeSpec) -> list[int]:
     moments = to_ms(values, spec, where="log.csv")
     assert moments.dtype == np.int64
-    return moments.tolist()
+    listed: list[int] = moments.tolist()
+    return listed
 
 
 @pytest.mark.parametrize(
