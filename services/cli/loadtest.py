@@ -44,7 +44,7 @@ class LoadPlan:
     num_candidates: int = 200
     num_requests: int = 500
     rate_qps: float = 50.0
-    duration_s: float = 20.0
+    duration_s: float = 30.0
     warmup_s: float = 5.0
     deadline_ms: float = 200.0
 

@@ -207,7 +207,11 @@ def _serving(report: Report) -> str:
     )
     count_names = ("planned", "ok", "degraded", "refused", "failed", "late")
     counts = [
-        (name, *(f"{p['counts'][name]:,}" for name in count_names))
+        (
+            name,
+            *(f"{p[key]:.1f}" for key in ("p50_ms", "p95_ms", "p99_ms")),
+            *(f"{p['counts'][count]:,}" for count in count_names),
+        )
         for name, p in load["phases"].items()
     ]
     timing = (
@@ -226,7 +230,7 @@ def _serving(report: Report) -> str:
         "<h2>Serving</h2>"
         + f"<p>{timing}</p>"
         + _figure(curve, "Latency by percentile before and after the fault.")
-        + _table(("phase", *count_names), counts)
+        + _table(("phase", "p50 ms", "p95 ms", "p99 ms", *count_names), counts)
         + _figure(tiers, "Where each candidate's pair vector came from.")
         + f"<p>{agree}</p>"
     )

@@ -83,7 +83,7 @@ def _load_rows(load: Mapping[str, Any], *, prefix: str) -> Iterator[dict[str, An
         "" if load["is_valid"] else "; client-bound: " + "; ".join(load["invalid_reasons"])
     )
     for phase, figures in load["phases"].items():
-        for name in ("p50_ms", "p99_ms", "p999_ms"):
+        for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms"):
             metric = f"{prefix}{name}/{phase}"
             yield {"metric": metric, "value": figures[name], "unit": "ms", "note": note}
         for name, count in figures["counts"].items():

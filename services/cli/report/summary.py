@@ -59,7 +59,8 @@ def _print_serving(report: Mapping[str, Any], console: Console) -> None:
     for name, phase in load["phases"].items():
         counts = phase["counts"]
         console.print(
-            f"{name}: p50 {phase['p50_ms']:.1f} ms, p99 {phase['p99_ms']:.1f} ms at "
+            f"{name}: p50 {phase['p50_ms']:.1f}, p95 {phase['p95_ms']:.1f}, "
+            f"p99 {phase['p99_ms']:.1f} ms at "
             f"{load['rate_qps']:g} requests/s of {load['num_candidates']} candidates; "
             f"{counts['ok']} ok, {counts['degraded']} degraded, {counts['failed']} failed, "
             f"{counts['refused']} refused, {counts['late']} late"

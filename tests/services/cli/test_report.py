@@ -72,7 +72,7 @@ def report() -> Json:
 
 def serving() -> Json:
     counts = {"planned": 9, "ok": 8, "degraded": 1, "refused": 0, "failed": 0, "late": 0}
-    phase: Json = {"p50_ms": 3.25, "p99_ms": 9.5, "p999_ms": 11.0, "counts": counts}
+    phase: Json = {"p50_ms": 3.25, "p95_ms": 7.0, "p99_ms": 9.5, "p999_ms": 11.0, "counts": counts}
     phase["percentiles"] = [[0.0, 1.0], [0.5, 3.25], [0.99, 9.5]]
     line = {"rank": 1, "label": "<b>SOUP</b>", "p": 0.31, "tier": "exact pair", "bought": True}
     return {
