@@ -40,6 +40,11 @@ def _estimate(metric: Mapping[str, Any] | None, digits: int = 4) -> str:
     return text
 
 
+def _ms(value: float | None) -> str:
+    """A latency; there is none where no request was answered."""
+    return "none" if value is None else f"{value:.1f}"
+
+
 def _table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, marked: frozenset[int] = frozenset()
 ) -> str:
@@ -72,7 +77,7 @@ def _headline(report: Report) -> str:
             (f"{served['test']['purchase']['auc']['value']:.3f}", "served vertical's AUC"),
             ("n/a" if ratio is None else f"{ratio:.2f}", "transfer ratio of the served row"),
             (
-                f"{load['steady']['p50_ms']:.1f} / {load['steady']['p99_ms']:.1f} ms",
+                f"{_ms(load['steady']['p50_ms'])} / {_ms(load['steady']['p99_ms'])} ms",
                 f"p50 / p99, {load['rate_qps']:g} a second, {load['num_candidates']} candidates",
             ),
             (f"{report['parity']['max_abs_difference']:.1e}", "largest offline-online difference"),
@@ -209,7 +214,7 @@ def _serving(report: Report) -> str:
     counts = [
         (
             name,
-            *(f"{p[key]:.1f}" for key in ("p50_ms", "p95_ms", "p99_ms")),
+            *(_ms(p[key]) for key in ("p50_ms", "p95_ms", "p99_ms")),
             *(f"{p['counts'][count]:,}" for count in count_names),
         )
         for name, p in load["phases"].items()

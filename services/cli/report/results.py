@@ -85,7 +85,8 @@ def _load_rows(load: Mapping[str, Any], *, prefix: str) -> Iterator[dict[str, An
     for phase, figures in load["phases"].items():
         for name in ("p50_ms", "p95_ms", "p99_ms", "p999_ms"):
             metric = f"{prefix}{name}/{phase}"
-            yield {"metric": metric, "value": figures[name], "unit": "ms", "note": note}
+            if figures[name] is not None:
+                yield {"metric": metric, "value": figures[name], "unit": "ms", "note": note}
         for name, count in figures["counts"].items():
             metric = f"{prefix}{name}/{phase}"
             yield {"metric": metric, "value": count, "unit": "requests", "note": note}

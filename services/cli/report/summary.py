@@ -59,8 +59,8 @@ def _print_serving(report: Mapping[str, Any], console: Console) -> None:
     for name, phase in load["phases"].items():
         counts = phase["counts"]
         console.print(
-            f"{name}: p50 {phase['p50_ms']:.1f}, p95 {phase['p95_ms']:.1f}, "
-            f"p99 {phase['p99_ms']:.1f} ms at "
+            f"{name}: p50 {_ms(phase['p50_ms'])}, p95 {_ms(phase['p95_ms'])}, "
+            f"p99 {_ms(phase['p99_ms'])} ms at "
             f"{load['rate_qps']:g} requests/s of {load['num_candidates']} candidates; "
             f"{counts['ok']} ok, {counts['degraded']} degraded, {counts['failed']} failed, "
             f"{counts['refused']} refused, {counts['late']} late"
@@ -73,6 +73,10 @@ def _print_serving(report: Mapping[str, Any], console: Console) -> None:
     )
     shares = ", ".join(f"{name} {100 * s:.0f} %" for name, s in replay["tier_share"].items())
     console.print(f"candidates by lookup tier in {replay['requests']} replayed requests: {shares}")
+
+
+def _ms(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f}"
 
 
 def _print_basket(basket: Mapping[str, Any], console: Console) -> None:
