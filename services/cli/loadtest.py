@@ -175,7 +175,7 @@ def run_loadtest(
 def _print(result: Json, console: Console) -> None:
     steady = result["steady"]
     console.print(
-        f"p50 {steady['p50_ms']:.2f} ms, p99 {steady['p99_ms']:.2f} ms, budget "
+        f"p50 {steady['p50_ms']} ms, p95 {steady['p95_ms']} ms, p99 {steady['p99_ms']} ms, budget "
         f"{result['budget_ms']} ms; {steady['counts']}"
     )
     for reason in result["invalid_reasons"]:
