@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ranking.training.recipes import quickstart
 from rich.console import Console
 
 from features.arrays import FloatArray, IntArray
@@ -15,6 +14,7 @@ from features.dataset import LogDataset
 from features.transferlog import TransferLog
 from ranking.bundle import Bundle
 from ranking.training.export import export_bundle
+from ranking.training.recipes import quickstart
 from ranking.training.rows import RowResult, train_rows
 from services.cli.offline import estimate_json, open_dataset, to_json, write_log
 from services.cli.progress import Step, Steps
