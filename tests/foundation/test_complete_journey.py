@@ -315,6 +315,7 @@ def few(build) -> Path:
     return build.folder
 
 
+@pytest.mark.integration
 def test_a_build_is_the_same_twice_and_a_larger_cut_only_adds_households(few, tmp_path):
     build_complete_journey(tmp_path, num_households=6, cut="hard")
     small, large = (pl.read_parquet(out / "impressions.parquet") for out in (few, tmp_path))

@@ -16,6 +16,8 @@ from loadtests.report import Answer, Outcome
 from loadtests.transports import open_transport
 from protos import ranking_pb2, ranking_pb2_grpc
 
+pytestmark = pytest.mark.integration
+
 
 def request(name: str) -> ranking_pb2.RankRequest:
     candidates = ranking_pb2.Candidates(item_ids_int=[1, 2])

@@ -26,6 +26,8 @@ from ranking.training.parity import ParityError, ParityReference, check_parity, 
 from ranking.training.rows import RowResult
 from tests.ranking.tiny_transfer import SPACE_ID
 
+pytestmark = pytest.mark.integration
+
 ROW = "kd+loopfm+solaris"
 
 

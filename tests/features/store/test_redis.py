@@ -18,6 +18,8 @@ from tests.features.store.conftest import server_binary
 from tests.features.store.servers import BlackHole, Command, DelayProxy, ScriptedServer
 from tests.features.vectors import pair_bytes
 
+pytestmark = pytest.mark.integration
+
 VECTOR = Newest(key="k", field=None, value=pair_bytes(30))
 
 

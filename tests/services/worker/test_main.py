@@ -18,6 +18,8 @@ from tests.precompute.fakes import DIM, SPACE_ID
 from tests.precompute.tinylog import DAY_MS, START_MS, TEST_START_MS, tiny_log, write_tiny_log
 from tests.services.worker.fake_process import open_fake_model
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
