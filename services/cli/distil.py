@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from features.arrays import FloatArray, IntArray
 from features.dataset import LogDataset
@@ -95,11 +96,35 @@ def run_transfer(
         log = write_log(dataset, fm, run.transfer_log, step=step)
     with steps.step("verticals", "vertical models") as step:
         distilled = distil(dataset, log, run, vertical=vertical, step=step)
-    for row in distilled.rows_json():
-        ratio = row["transfer_ratio"]
-        shown = "n/a" if ratio is None else f"{ratio:.3f}"
-        console.print(f"{row['row']:<20} tune NE {row['tune_ne']:.4f}  transfer ratio {shown}")
-    console.print(f"bundle {distilled.bundle.manifest.bundle_id} in {run.bundle}")
+    _print_rows(distilled, run, console)
+
+
+def _print_rows(distilled: Distilled, run: RunFolder, console: Console) -> None:
+    objective = distilled.bundle.manifest.objectives[0]
+    table = Table("model", title=f"objective {objective}: NE, 1 predicts the base rate")
+    for name in ("tune", "test", "transfer ratio"):
+        table.add_column(name, justify="right")
+    fm = distilled.served.fm_metrics[objective]["ne"]
+    table.add_row("foundation model", "", _digits(fm.value), "1")
+    for row in distilled.rows:
+        table.add_row(
+            row.name,
+            _digits(min(row.tune_ne)),
+            _digits(row.metrics[objective]["ne"].value),
+            _digits(row.transfer_ratio[objective]),
+            style="bold" if row is distilled.served else None,
+        )
+    console.print(table)
+    console.print(
+        f"bundle {distilled.bundle.manifest.bundle_id} in {run.bundle} serves "
+        f"{distilled.served.name}, which has the lowest NE on the tune window."
+    )
+    if "solaris" not in distilled.served.name:
+        console.print("It reads no pair vectors: its answers say `default` for every candidate.")
+
+
+def _digits(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
 
 
 def _row_json(row: RowResult, objective: str) -> Json:

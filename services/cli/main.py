@@ -44,8 +44,8 @@ StoreUrl = Annotated[
 def quickstart(
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/quickstart"),
     households: Annotated[int, typer.Option(help="Households of the cut; 0 takes all.")] = 200,
-    cut: Annotated[Cut, typer.Option(help="How negatives are drawn; see docs.")] = "hard",
-    recipe: Annotated[str, typer.Option(help="Foundation model's recipe.")] = "quickstart",
+    cut: Annotated[Cut, typer.Option(help="Negatives that sell (hard), or evenly drawn.")] = "hard",
+    recipe: Annotated[str, typer.Option(help="quickstart or full.")] = "quickstart",
     is_recorded: Annotated[
         bool, typer.Option("--record", help="Append the figures to docs/results.")
     ] = False,
@@ -95,9 +95,9 @@ def data_build(
 def train(
     data: DataDir,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and the final model.")],
-    recipe: Annotated[str, typer.Option(help="Recipe in foundation/training/recipes.py.")] = (
-        "quickstart"
-    ),
+    recipe: Annotated[
+        str, typer.Option(help="quickstart, full, or your own in foundation/training/recipes.py.")
+    ] = "quickstart",
 ) -> None:
     """Train the foundation model: one pass over its window, in time order.
 
@@ -160,13 +160,19 @@ def serve(
 @app.command()
 def up(
     run: RunDir = Path("runs/quickstart"),
+    data: Annotated[
+        Path | None, typer.Option(help="Log folder; default: data/ in the run folder.")
+    ] = None,
     grpc_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 50051,
     http_port: Annotated[int, typer.Option(help="0 takes a free port.")] = 8080,
 ) -> None:
-    """Leave store, worker and ranker running on a finished run, until Ctrl-C."""
+    """Leave store, worker and ranker running on a finished run, until Ctrl-C.
+
+    The run may also be one of your own: what `train` and `transfer` wrote, and its --data.
+    """
     from services.cli.up import run_up
 
-    run_up(run, Console(), grpc_port=grpc_port, http_port=http_port)
+    run_up(run, data or run / "data", Console(), grpc_port=grpc_port, http_port=http_port)
 
 
 @app.command()
@@ -178,14 +184,22 @@ def rank(
     context: Annotated[
         list[str] | None, typer.Option(help="name=value, the same for every candidate.")
     ] = None,
+    at_ms: Annotated[
+        int | None, typer.Option(help="Moment of the request, Unix ms; default: now.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole answer.")] = False,
 ) -> None:
-    """Ask a running ranker for one ranking and print it."""
+    """Ask a running ranker for one ranking and print it.
+
+    The store of `gemcutter up` is as of the end of its log. For a log that ended long ago give
+    --at-ms (the end of `test` in its splits.yaml), or everything in the store is too old to use.
+    """
     from services.cli.rank import print_ranking
 
     print_ranking(
         user,
         [item.strip() for item in items.split(",")],
+        at_ms=at_ms,
         vertical=vertical,
         address=address,
         context=dict(_pair(text) for text in context or []),

@@ -10,6 +10,7 @@ import numpy as np
 
 from features.arrays import FloatArray
 from features.dataset import LogDataset, load_dataset
+from features.errors import DataError
 from features.log import Impressions
 from features.metrics import Estimate, evaluate
 from features.transferlog import RowKind, TransferLog, read_transfer_log
@@ -63,6 +64,8 @@ def describe_data(dataset: LogDataset, *, households: int | None, cut: str) -> J
 
 def train_fm(dataset: LogDataset, out: Path, *, recipe: str, step: Step) -> Json:
     """Train the foundation model and give how it went."""
+    if recipe not in RECIPES:
+        raise DataError(f"--recipe: expected one of {sorted(RECIPES)}, got {recipe!r}")
     config = RECIPES[recipe]()
     result = train(
         dataset,

@@ -22,7 +22,7 @@ class Step:
             self._bar.update(self._task, completed=done_frac, detail=detail)
         elif done_frac - self._said_frac >= 0.25:
             self._said_frac = done_frac
-            self._console.print(f"  {self._title}: {100 * done_frac:.0f} % {detail}")
+            self._console.print(f"  {self._title}: {100 * done_frac:.0f} % {detail}".rstrip())
 
 
 class Steps:

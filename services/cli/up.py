@@ -21,7 +21,7 @@ from services.cli.run_folder import RunFolder
 _WATCH_S = 1.0
 
 
-def run_up(root: Path, console: Console, *, grpc_port: int, http_port: int) -> None:
+def run_up(root: Path, data: Path, console: Console, *, grpc_port: int, http_port: int) -> None:
     """Start everything, print where it is, and wait.
 
     The store is filled as of the end of the log; the worker waits for new lines in
@@ -30,14 +30,14 @@ def run_up(root: Path, console: Console, *, grpc_port: int, http_port: int) -> N
     run = RunFolder(root)
     if not run.bundle.exists():
         raise ChildError(f"{run.bundle} is missing: run `gemcutter quickstart --out {root}` first")
-    dataset = open_dataset(run.data)
+    dataset = open_dataset(data)
     events = run.root / "events.jsonl"
     events.touch()
     with LocalServer.start(log_folder=run.logs) as server, closing(open_store(server.url)) as store:
         filler = Filler.of_run(run, dataset, store)
         console.print("filling the store ...")
         filler.refill(dataset.splits.test[1])
-        worker_arguments = ["--dataset", str(run.data), "--fm", str(run.fm)]
+        worker_arguments = ["--dataset", str(data), "--fm", str(run.fm)]
         worker_arguments += ["--store", server.url, "--events", str(events), "--follow"]
         worker_arguments += ["--state", str(run.root / "worker"), "--prometheus-port", "0"]
         with (
@@ -50,31 +50,39 @@ def run_up(root: Path, console: Console, *, grpc_port: int, http_port: int) -> N
                 http_port=http_port,
             ) as ranker,
         ):
-            console.print(f"store    {server.url}")
-            console.print(f"worker   reads {events}, metrics {worker.announcement['metrics']}")
-            console.print(f"ranker   gRPC {ranker.grpc_address}, HTTP {ranker.http_url}/docs")
-            console.print("\nTry it:\n")
-            console.print(_curl(run, filler, ranker.http_url), soft_wrap=True, highlight=False)
-            console.print("\nCtrl-C stops everything.")
+            metrics = worker.announcement["metrics"]
+            for line in (
+                f"store    {server.url}",
+                f"worker   reads {events}, metrics {metrics}",
+                f"ranker   gRPC {ranker.grpc_address}, HTTP {ranker.http_url}/docs",
+                "\nTry it:\n",
+                _curl(filler, ranker.http_url),
+                "\nCtrl-C stops everything.",
+            ):
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
             _wait({"worker": worker, "ranker": ranker.child})
 
 
-def _curl(run: RunFolder, filler: Filler, http_url: str) -> str:
+def _curl(filler: Filler, http_url: str) -> str:
     """A request of the last test day, as a command line."""
     dataset, vertical = filler.dataset, filler.vertical
     start_ms, end_ms = dataset.splits.test
-    logged = logged_requests(run.data, vertical.name, start_ms=start_ms, end_ms=end_ms)[-1]
+    logged = logged_requests(dataset.folder, vertical.name, start_ms=start_ms, end_ms=end_ms)[-1]
     request = logged.request
-    items = [int(i) for i in memoryview(request.candidates.item_ids_le).cast("q")][:5]
+    whole_numbers = memoryview(request.candidates.item_ids_le).cast("q")
+    items = [*whole_numbers, *request.candidates.item_ids_str][:5]
     columns = {c.name: list(c.texts or c.numbers) for c in request.candidates.columns}
     candidates = [
         {"item_id": item, **{name: values[place] for name, values in columns.items()}}
         for place, item in enumerate(items)
     ]
     body = {
-        "user_id": request.user_id_int,
+        "user_id": request.user_id_str or request.user_id_int,
         "at_ms": end_ms,
-        "context": {name: value.text for name, value in request.context.items()},
+        "context": {
+            name: getattr(value, str(value.WhichOneof("kind")))
+            for name, value in request.context.items()
+        },
         "candidates": candidates,
     }
     url = f"{http_url}/v1/rank/{vertical.name}"

@@ -32,6 +32,7 @@ from precompute.deadletters import DeadLetterFile
 from precompute.decoding import EventDecoder
 from precompute.events import SourceError
 from precompute.incarnation import store_incarnation
+from precompute.profiles import load_profiles_into_store
 from precompute.scoring import EventScorer, FoundationModel, MicroBatchBudget
 from precompute.sources.dataset import DatasetSource, history_events
 from precompute.sources.lines import LinesSource
@@ -100,6 +101,8 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
     stack.callback(store.close)
     settings.state.mkdir(parents=True, exist_ok=True)
     position_path = settings.state / f"position-{store_incarnation(store)}.json"
+    # The users' own features are as the table has them now; the log's end is their moment.
+    load_profiles_into_store(dataset.folder, dataset.schema, store, at_ms=dataset.splits.test[1])
     source, histories = open_source(settings, dataset, position_path)
     stack.callback(source.close)
     model = model_opener(settings.fm, dataset, histories)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import yaml
 
 from features.dataset import PREPARED
 from features.errors import DataError
@@ -37,6 +37,15 @@ Progress = Callable[[str, float], None]
 SPLIT_WEEKS = {"fm_train": (9, 37), "vm_train": (37, 45), "tune": (45, 49), "test": (49, 54)}
 NUM_WEEKS = 53
 SOURCES = ("purchase", "redemption", "campaign_contact")
+_SPLITS_COMMENT = """\
+# Who learns from what: windows [start, end) in Unix milliseconds (UTC), in this order, without
+# overlap. The foundation model trains on fm_train, the vertical models on vm_train; tune chooses
+# and calibrates, test is only measured. history_start_ms is where the events begin: what lies
+# between it and fm_train is history and nothing else, so that the first rows have a past.
+#
+#   $ date -u -d '2024-01-31' +%s000      # gives 1706659200000
+
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +203,12 @@ def _write_splits(path: Path, campaign_contacts: pl.DataFrame) -> None:
     starts_ms = [week_start_ms(1), *campaign_contacts["at_ms"].to_list()]
     windows = {name: list(window) for name, window in split_windows().items()}
     document = {"history_start_ms": min(starts_ms), **windows}
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    text = _SPLITS_COMMENT
+    for name, value in document.items():
+        moments = [value] if isinstance(value, int) else value
+        told = " to ".join(f"{datetime.fromtimestamp(m / 1000, UTC):%d %B %Y}" for m in moments)
+        text += f"{name}: {value}  # {told}\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def _report(

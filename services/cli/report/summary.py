@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.box import HORIZONTALS
 from rich.console import Console
 from rich.table import Table
 
@@ -24,7 +25,9 @@ def print_summary(report: Mapping[str, Any], run: RunFolder, console: Console) -
 
 
 def _print_quality(report: Mapping[str, Any], console: Console) -> None:
-    table = Table(title="test weeks, objective purchase (95 % intervals over users)")
+    # The interval stands below its figure: side by side they need more than 80 columns.
+    title = "test weeks, objective purchase (95 % intervals over users)"
+    table = Table(title=title, box=HORIZONTALS, padding=0)
     table.add_column("model")
     for name in ("NE", "AUC", "gAUC", "calibration"):
         table.add_column(name, justify="right")
@@ -38,7 +41,7 @@ def _print_quality(report: Mapping[str, Any], console: Console) -> None:
         cells = [_cell(result["purchase"].get(metric)) for metric in METRICS]
         served = name == report["bundle"]["row"]
         table.add_row(
-            f"{name} (served)" if served else name,
+            f"{name}\n(served)" if served else name,
             *cells,
             "" if ratio is None else f"{ratio:.2f}",
             style="bold" if served else None,
@@ -51,7 +54,7 @@ def _cell(metric: Mapping[str, Any] | None) -> str:
         return "undefined"
     if metric["low"] is None:
         return f"{metric['value']:.3f}"
-    return f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+    return f"{metric['value']:.3f}\n[dim]{metric['low']:.3f}-{metric['high']:.3f}[/dim]"
 
 
 def _print_serving(report: Mapping[str, Any], console: Console) -> None:
@@ -65,6 +68,9 @@ def _print_serving(report: Mapping[str, Any], console: Console) -> None:
             f"{counts['ok']} ok, {counts['degraded']} degraded, {counts['failed']} failed, "
             f"{counts['refused']} refused, {counts['late']} late"
         )
+        if phase["reasons"]:
+            told = ", ".join(f"{reason} {n}" for reason, n in phase["reasons"].items())
+            console.print(f"  of them degraded for: {told}")
     for reason in load["invalid_reasons"]:
         console.print(f"[yellow]the load generator did not keep up:[/yellow] {reason}")
     console.print(
