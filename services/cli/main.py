@@ -6,9 +6,10 @@ of a step are imported inside its function: torch takes seconds, and help should
 
 from __future__ import annotations
 
-import logging
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
@@ -264,12 +265,18 @@ def _plain(value: Any) -> Any:
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Run the command; a mistake of the user's is told in one line, without a traceback."""
     from services.cli.processes import ChildError
 
-    # Said once by torch at every import of torchrec; nothing here traces.
-    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
+    # By default these two end Python at once, and would leave a run's child processes behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
     try:
         app()
     except (GemcutterError, ChildError, FileNotFoundError) as error:
