@@ -23,8 +23,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(content, default=str)
 
 
+def silence_torch_notice() -> None:
+    """Keep torch 2.13 from telling every user that TorchRec asks it something by an old name."""
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
+
+
 def start_logging() -> None:
     """Send log records of this process to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    silence_torch_notice()

@@ -1,15 +1,11 @@
 """All embedding tables, one per vocabulary: features that share a vocabulary share a table."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torchrec import EmbeddingCollection, EmbeddingConfig, KeyedJaggedTensor
 from torchrec.modules.embedding_configs import DataType
-
-# TorchRec asks torch 2.13 whether it is traced by a name that torch has renamed, and torch says so.
-logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
 
 
 def _initialise(weight: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from features.errors import GemcutterError
+from services.logs import silence_torch_notice
 
 app = typer.Typer(
     help="Rank ads with what a large foundation model knows, from an event log to an endpoint.",
@@ -273,6 +274,7 @@ def main() -> None:
     """Run the command; a mistake of the user's is told in one line, without a traceback."""
     from services.cli.processes import ChildError
 
+    silence_torch_notice()
     # By default these two end Python at once, and would leave a run's child processes behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
