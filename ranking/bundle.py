@@ -1,7 +1,7 @@
 """A bundle: all that a vertical model needs to serve, in one folder that is whole or not there.
 
     manifest.json   ids, inputs, calibration, and the hash of every other file
-    model.onnx      the model; one output, "logits" (N, A)
+    model.onnx      the model; one output, "logits" (N, A); stamped with encoder_id and space_id
     encoder.json    the vocabularies
     items/          the item table
     schema.yaml     the feature schema
@@ -33,6 +33,7 @@ from features.entities import EntityTable
 from features.errors import GemcutterError
 from features.schema import Schema, load_schema
 from ranking.manifest import BundleError, Manifest
+from ranking.modelfile import read_metadata
 
 __all__ = ["Bundle", "BundleError", "GoldenCase", "load_bundle", "load_manifest", "write_bundle"]
 
@@ -147,7 +148,8 @@ def load_bundle(folder: Path) -> Bundle:
     """Read a bundle after checking every file and id.
 
     Raises:
-        BundleError: a file is missing, not declared, changed, or of another schema or vocabulary.
+        BundleError: a file is missing, not declared or changed, or a part is of another schema,
+            vocabulary or space of vectors; names the file and what differs.
 
     Cost: one pass over all files for their hashes.
     """
@@ -191,10 +193,13 @@ def _require_files(folder: Path, manifest: Manifest) -> None:
 def _require_belonging(bundle: Bundle) -> None:
     """Check that the parts were made for one another; their hashes say only that they are whole."""
     manifest, folder = bundle.manifest, bundle.folder
+    stamps = read_metadata(bundle.model_path)
     pairs = (
         (SCHEMA, "schema_id", bundle.schema.schema_id, manifest.schema_id),
         (ENCODER, "encoder_id", bundle.encoder.encoder_id, manifest.encoder_id),
         (ENCODER, "schema_id", bundle.encoder.schema_id, manifest.schema_id),
+        (MODEL, "space_id", stamps.get("space_id"), manifest.space_id),
+        (MODEL, "encoder_id", stamps.get("encoder_id"), manifest.encoder_id),
     )
     for name, what, got, expected in pairs:
         if got != expected:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ class VerticalExamples:
         request_index: (N,), int64; the request of each row, non-decreasing.
         labels, p_f: (N, A), float32, columns in the order of objectives.
         weights: (N,), float32. example_ids, user_keys, at_ms: (N,), int64.
+        surface_index: (N,), int64; place in `surfaces`, which are the vertical's.
     """
 
     spec: AssemblySpec
@@ -64,6 +65,8 @@ class VerticalExamples:
     example_ids: IntArray
     user_keys: IntArray
     at_ms: IntArray
+    surfaces: tuple[str, ...]
+    surface_index: IntArray
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -108,6 +111,8 @@ def build_examples(
     replay = Replay(log, dataset.items, spec, rule or ReplayRule())
     parts, request_index = _assemble_all(dataset, shown, spec, replay, progress)
     names = parts[0]
+    surfaces = dataset.schema.vertical(vertical).surfaces
+    places = {code: i for i, code in enumerate(dataset.encoder.codes(SURFACE, surfaces).tolist())}
     return VerticalExamples(
         spec=spec,
         vertical=vertical,
@@ -121,7 +126,20 @@ def build_examples(
         example_ids=shown.example_ids,
         user_keys=shown.user_keys,
         at_ms=shown.at_ms,
+        surfaces=surfaces,
+        surface_index=np.array([places[code] for code in shown.codes[SURFACE].tolist()], np.int64),
     )
+
+
+def shuffle_memory_vectors(examples: VerticalExamples, *, seed: int) -> VerticalExamples:
+    """Give the same examples with the vectors of all memories dealt out anew among all entries.
+
+    Items, ages and matches stay; what an entry's vector says of that entry is lost.
+    """
+    is_entry = examples.user_side["memory_mask"].astype(bool)
+    z = examples.user_side["memory_z"].copy()
+    z[is_entry] = np.random.default_rng(seed).permutation(z[is_entry])
+    return replace(examples, user_side={**examples.user_side, "memory_z": z})
 
 
 def _impressions_of(dataset: LogDataset, vertical: str) -> Impressions:

@@ -1,7 +1,8 @@
 """The parity gate: finds by name why a shipped model would not score as it did in training.
 
     mode         the file draws random numbers: it was exported with dropout on
-    weights      a parameter of the trained model is not in the file as it was
+    weights      a parameter of the trained model is not in the file as it was, or the file has
+                 a weight that the model lacks
     vocabulary   codes are those of another run
     fill         an item's features, or what stands for missing ones, differ from training
     scores       none of these, and yet probabilities differ
@@ -46,6 +47,7 @@ _RANDOM_OPS = frozenset(
     }
 )
 _NOT_SERVED = "distill_head."
+_NAMED_WEIGHT = "model."  # before a parameter's name in the file; see export's `_Serving`
 
 
 class ParityError(GemcutterError, ValueError):
@@ -116,7 +118,10 @@ def _require_mode(file: onnx.ModelProto, model: VerticalModel) -> None:
 
 
 def _require_weights(file: onnx.ModelProto, model: VerticalModel) -> None:
-    """Look for every parameter's values; the exporter may rename and transpose, not change them."""
+    """Look for every parameter's values; the exporter may rename and transpose, not change them.
+
+    A weight too many is known by its name: what the exporter adds is not named as parameters are.
+    """
     held = {_fingerprint(numpy_helper.to_array(tensor)) for tensor in file.graph.initializer}
     for node in file.graph.node:
         if node.op_type == "Constant":
@@ -132,6 +137,15 @@ def _require_weights(file: onnx.ModelProto, model: VerticalModel) -> None:
     ]
     if missing:
         raise ParityError("weights", f"not in the file as trained: {', '.join(missing)}")
+    names = {tensor.name for tensor in file.graph.initializer}
+    known = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    unexpected = sorted(
+        name
+        for name in names
+        if name.startswith(_NAMED_WEIGHT) and name.removeprefix(_NAMED_WEIGHT) not in known
+    )
+    if unexpected:
+        raise ParityError("weights", f"not in the trained model: {', '.join(unexpected)}")
 
 
 def _fingerprint(values: npt.NDArray[np.generic]) -> bytes:

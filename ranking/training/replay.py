@@ -66,6 +66,7 @@ class Replay:
         }
         shown = np.flatnonzero(rows.kinds == RowKind.IMPRESSION)
         self._shown = shown[np.argsort(rows.at_ms[shown], kind="stable")]
+        self._shown_ms = rows.at_ms[self._shown]
         self._num_replayed = 0
         self._pairs: dict[int, dict[int, int]] = {}
         self._of_item: dict[int, list[int]] = {}
@@ -117,8 +118,7 @@ class Replay:
         )
 
     def _advance(self, until_ms: int) -> None:
-        times = self._at_ms[self._shown]
-        end = int(np.searchsorted(times, until_ms, side="left"))
+        end = int(np.searchsorted(self._shown_ms, until_ms, side="left"))
         assert end >= self._num_replayed, "requests must come in the order of time"
         touched = set()
         for row in self._shown[self._num_replayed : end].tolist():

@@ -8,8 +8,9 @@
     kd+loopfm+solaris   and its vectors of pairs that were shown before
 
 `raw` has the encoder and match inputs of `loopfm`, so only the difference of those two is evidence
-that vectors carry something. Schedules and calibration come from the tune window, and figures from
-the test window.
+that vectors carry something. `CONTROLS` asks the same more sharply: vectors dealt out anew among
+all entries (`shuffled`) keep the match inputs and lose what each entry was about. Schedules and
+calibration come from the tune window, and figures from the test window.
 """
 
 from __future__ import annotations
@@ -21,11 +22,16 @@ import torch
 
 from features.arrays import FloatArray, IntArray
 from features.dataset import LogDataset
-from features.metrics import Estimate, evaluate, paired_ne_difference
+from features.metrics import Estimate
 from features.transferlog import TransferLog
 from ranking.calibration import Platt, calibrate
 from ranking.training.calibration import fit_platt
-from ranking.training.dataset import VerticalExamples, build_examples
+from ranking.training.dataset import (
+    VerticalExamples,
+    build_examples,
+    shuffle_memory_vectors,
+)
+from ranking.training.evaluation import Figures, Windows, transfer_ratio
 from ranking.training.losses import DistillConfig
 from ranking.training.model import FeatureTables, MemoryContent, ModelConfig, VerticalModel
 from ranking.training.replay import ReplayRule
@@ -43,6 +49,7 @@ class RowSpec:
     has_distillation: bool = False
     memory: MemoryContent = "none"
     has_pairs: bool = False
+    has_shuffled_vectors: bool = False
 
 
 ROWS = (
@@ -52,6 +59,22 @@ ROWS = (
     RowSpec(name="raw", memory="raw"),
     RowSpec(name="kd+loopfm", has_distillation=True, memory="loopfm"),
     RowSpec(name="kd+loopfm+solaris", has_distillation=True, memory="loopfm", has_pairs=True),
+)
+
+CONTROLS = (
+    RowSpec(name=BASE),
+    RowSpec(name="loopfm", memory="loopfm"),
+    RowSpec(name="loopfm shuffled", memory="loopfm", has_shuffled_vectors=True),
+    RowSpec(name="raw", memory="raw"),
+    RowSpec(name="kd", has_distillation=True),
+    RowSpec(name="kd+loopfm", has_distillation=True, memory="loopfm"),
+    RowSpec(
+        name="kd+loopfm shuffled",
+        has_distillation=True,
+        memory="loopfm",
+        has_shuffled_vectors=True,
+    ),
+    RowSpec(name="kd+raw", has_distillation=True, memory="raw"),
 )
 
 
@@ -99,6 +122,7 @@ class RowResult:
 
     Attributes:
         metrics: objective and name to estimate; see `features.metrics.evaluate`.
+        surface_metrics: the same by surface first, each on the surface's own rows.
         ne_difference: objective to NE less that of base on the same rows; below 0 is better.
         transfer_ratio: objective to the share of the foundation model's NE gain that arrived; None
             where the foundation model is not better than base.
@@ -114,10 +138,11 @@ class RowResult:
     model: VerticalModel
     calibration: dict[str, Platt]
     test_p: FloatArray
-    metrics: dict[str, dict[str, Estimate]]
+    metrics: dict[str, Figures]
+    surface_metrics: dict[str, dict[str, Figures]]
     ne_difference: dict[str, Estimate]
     transfer_ratio: dict[str, float | None]
-    fm_metrics: dict[str, dict[str, Estimate]]
+    fm_metrics: dict[str, Figures]
     tune_ne: tuple[float, ...]
     wall_s: float
 
@@ -152,12 +177,11 @@ def train_rows(
         progress=lambda share, what: tell(share * assembling, what),
     )
     tables = FeatureTables.of(dataset.schema, dataset.encoder, examples.spec)
-    windows = _Windows.of(dataset, examples)
-    fm_metrics = windows.evaluate(examples.p_f[windows.test], config.num_bootstrap)
+    windows = Windows.of(dataset, examples)
+    fm_metrics = windows.evaluate(examples.p_f[windows.test], num_bootstrap=config.num_bootstrap)
     results: list[RowResult] = []
     for place, row in enumerate(config.rows):
         size = (1 - assembling) / len(config.rows)
-
         base_p = results[0].test_p if results else None
         tell_row = _part(tell, assembling + place * size, size, row.name)
         results.append(
@@ -166,66 +190,19 @@ def train_rows(
     return results
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Windows:
-    """Rows of each window."""
-
-    examples: VerticalExamples
-    train: IntArray
-    tune: IntArray
-    test: IntArray
-
-    @classmethod
-    def of(cls, dataset: LogDataset, examples: VerticalExamples) -> _Windows:
-        splits = dataset.splits
-        return cls(
-            examples=examples,
-            train=examples.rows_between(splits.vm_train),
-            tune=examples.rows_between(splits.tune),
-            test=examples.rows_between(splits.test),
-        )
-
-    def evaluate(self, p_NA: FloatArray, num_bootstrap: int) -> dict[str, dict[str, Estimate]]:
-        examples, rows = self.examples, self.test
-        return {
-            name: evaluate(
-                p_NA[:, place],
-                examples.labels[rows, place],
-                examples.user_keys[rows],
-                weights=examples.weights[rows],
-                num_bootstrap=num_bootstrap,
-            )
-            for place, name in enumerate(examples.objectives)
-        }
-
-    def difference(
-        self, p_NA: FloatArray, base_NA: FloatArray, num_bootstrap: int
-    ) -> dict[str, Estimate]:
-        examples, rows = self.examples, self.test
-        return {
-            name: paired_ne_difference(
-                p_NA[:, place],
-                base_NA[:, place],
-                examples.labels[rows, place],
-                examples.user_keys[rows],
-                weights=examples.weights[rows],
-                num_bootstrap=num_bootstrap,
-            )
-            for place, name in enumerate(examples.objectives)
-        }
-
-
 def _train_row(
     row: RowSpec,
     config: RowsConfig,
-    windows: _Windows,
+    windows: Windows,
     tables: FeatureTables,
-    fm_metrics: dict[str, dict[str, Estimate]],
+    fm_metrics: dict[str, Figures],
     *,
     base_p: FloatArray | None,
     tell: Progress,
 ) -> RowResult:
     examples, fit_config = windows.examples, config.fit_config(row)
+    if row.has_shuffled_vectors:
+        examples = shuffle_memory_vectors(examples, seed=config.seed)
     fitted = fit(
         examples, tables, fit_config, train=windows.train, tune=windows.tune, progress=tell
     )
@@ -233,8 +210,9 @@ def _train_row(
     logits = predict(fitted.model, examples, windows.test)
     p = calibrate(logits, examples.objectives, calibration)
     base_p = p if base_p is None else base_p
-    metrics = windows.evaluate(p, config.num_bootstrap)
-    difference = windows.difference(p, base_p, config.num_bootstrap)
+    num = config.num_bootstrap
+    metrics = windows.evaluate(p, num_bootstrap=num)
+    difference = windows.difference(p, base_p, num_bootstrap=num)
     return RowResult(
         name=row.name,
         spec=row,
@@ -245,9 +223,10 @@ def _train_row(
         calibration=calibration,
         test_p=p,
         metrics=metrics,
+        surface_metrics=windows.evaluate_surfaces(p, num_bootstrap=num),
         ne_difference=difference,
         transfer_ratio={
-            name: _transfer_ratio(metrics[name]["ne"], difference[name], fm_metrics[name]["ne"])
+            name: transfer_ratio(metrics[name]["ne"], difference[name], fm_metrics[name]["ne"])
             for name in examples.objectives
         },
         fm_metrics=fm_metrics,
@@ -265,14 +244,6 @@ def calibrate_model(
         name: fit_platt(logits[:, place], examples.labels[tune, place], examples.weights[tune])
         for place, name in enumerate(examples.objectives)
     }
-
-
-def _transfer_ratio(ne: Estimate, difference: Estimate, fm_ne: Estimate) -> float | None:
-    """(NE of base - NE) / (NE of base - NE of the foundation model)."""
-    if ne.value is None or difference.value is None or fm_ne.value is None:
-        return None
-    fm_gain = ne.value - difference.value - fm_ne.value
-    return (0.0 - difference.value) / fm_gain if fm_gain > 0 else None
 
 
 def _part(tell: Progress, first: float, size: float, name: str) -> Progress:

@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType
 
 from features.errors import GemcutterError
@@ -32,35 +34,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = parse_config(arguments)
     start_logging()
     _log.info("starting", extra={"config": config.shown()})
-    is_stopping = _catch_signals()
+    signals = _Signals.catch()
     try:
         process = RankerProcess.start(config)
     except (GemcutterError, ValueError, RuntimeError, OSError) as error:
         _log.error("cannot start", extra={"reason": str(error)})
         return _FAILED
-    while not is_stopping.is_set() and not process.readiness.wait_until_ready(_POLL_S):
+    while not signals.count and not process.readiness.wait_until_ready(_POLL_S):
         pass
-    if not is_stopping.is_set():
+    if not signals.count:
         sys.stdout.write(json.dumps(process.announcement()) + "\n")
         sys.stdout.flush()
-    is_stopping.wait()
+    while not signals.count:
+        time.sleep(_POLL_S)
     _log.info("stopping")
-    process.stop()
+    stopping = threading.Thread(target=process.stop, name="stop")
+    stopping.start()
+    while stopping.is_alive():
+        stopping.join(_POLL_S)
     _log.info("stopped")
     return 0
 
 
-def _catch_signals() -> threading.Event:
-    is_stopping = threading.Event()
+@dataclass
+class _Signals:
+    """How often the process was told to stop.
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if is_stopping.is_set():
+    It is asked in short waits. A handler runs only when the main thread next executes Python, and
+    the system may hand a signal to another thread, so the main thread must never wait without end;
+    nor may a handler set an Event, whose lock the interrupted main thread may hold.
+    """
+
+    count: int = 0
+
+    @classmethod
+    def catch(cls) -> _Signals:
+        signals = cls()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signals._on_signal)
+        return signals
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 1:
             os._exit(_ENDED_AT_ONCE)
-        is_stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
-    return is_stopping
 
 
 if __name__ == "__main__":

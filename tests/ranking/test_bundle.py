@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from features.assembly import AssemblySpec
@@ -12,6 +13,7 @@ from features.encoding import Encoder
 from ranking.bundle import Bundle, BundleError, GoldenCase, load_bundle, load_manifest, write_bundle
 from ranking.calibration import Platt
 from ranking.manifest import Manifest, TensorSpec
+from ranking.modelfile import read_metadata
 
 
 def make_manifest(tiny: LogDataset, **changes: object) -> Manifest:
@@ -44,10 +46,22 @@ def make_manifest(tiny: LogDataset, **changes: object) -> Manifest:
     return replace(manifest, **changes)  # type: ignore[arg-type]
 
 
-def write(tiny: LogDataset, folder: Path, **changes: object) -> Bundle:
-    model = folder.parent / "exported.onnx"
-    model.parent.mkdir(parents=True, exist_ok=True)
-    model.write_bytes(b"a model")
+def write_model(path: Path, **stamps: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    graph = onnx.helper.make_graph([], "nothing", [], [])
+    file = onnx.helper.make_model(graph, producer_name="x" * 300)
+    onnx.helper.set_model_props(file, stamps)
+    onnx.save(file, str(path))
+    return path
+
+
+def write(
+    tiny: LogDataset, folder: Path, *, stamps: dict[str, str] | None = None, **changes: object
+) -> Bundle:
+    belonging = {"encoder_id": tiny.encoder.encoder_id, "space_id": "0" * 16}
+    model = write_model(
+        folder.parent / "exported.onnx", **(belonging if stamps is None else stamps)
+    )
     logits = np.array([[0.5, -2.0]], dtype=np.float32)
     case = GoldenCase(inputs={"item_codes": np.array([[3, 4, 5]])}, logits=logits, p=logits * 0.1)
     return write_bundle(
@@ -171,6 +185,38 @@ def test_an_encoder_swapped_with_its_hash_is_still_refused(
 
     with pytest.raises(BundleError, match=r"encoder\.json, encoder_id"):
         load_bundle(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", ["space_id", "encoder_id"])
+def test_a_model_of_another_space_or_vocabulary_is_refused_by_name(
+    tiny: LogDataset, tmp_path: Path, name: str
+) -> None:
+    belonging = {"encoder_id": tiny.encoder.encoder_id, "space_id": "0" * 16}
+
+    with pytest.raises(BundleError, match=rf"model\.onnx, {name}: expected .*, got {'e' * 16}"):
+        write(tiny, tmp_path / "b", stamps={**belonging, name: "e" * 16})
+    with pytest.raises(BundleError, match=rf"model\.onnx, {name}: expected .*, got None"):
+        write(tiny, tmp_path / "c", stamps={k: v for k, v in belonging.items() if k != name})
+
+
+def test_a_schema_of_another_version_is_refused_by_name(tiny: LogDataset, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"schema\.yaml, schema_id: expected f"):
+        write(tiny, tmp_path / "b", schema_id="f" * 16)
+
+
+def test_metadata_of_a_model_is_what_was_stamped(tmp_path: Path) -> None:
+    stamps = {"encoder_id": "a" * 200, "space_id": "", "note": "häuser"}
+    path = write_model(tmp_path / "m.onnx", **stamps)
+
+    assert read_metadata(path) == stamps
+
+
+@pytest.mark.parametrize("data", [b"a model", b"\xff" * 20, b"\x08", b"\x0b", b"\x72\x03\x0a\x01"])
+def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "m.onnx").write_bytes(data)
+
+    with pytest.raises(BundleError, match=r"m\.onnx: expected an ONNX model"):
+        read_metadata(tmp_path / "m.onnx")
 
 
 def test_an_objective_without_calibration_is_refused(tiny: LogDataset, tmp_path: Path) -> None:

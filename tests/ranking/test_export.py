@@ -12,16 +12,17 @@ from features.encoding import Encoder
 from features.transferlog import TransferLog
 from ranking.calibration import calibrate
 from ranking.training.dataset import Arrays
-from ranking.training.export import (
+from ranking.training.export import export_bundle, serving_inputs
+from ranking.training.model import VerticalModel
+from ranking.training.onnxfile import (
+    OPSET,
     ExportError,
     check_onnx,
-    export_bundle,
     export_onnx,
+    mix_requests,
     open_session,
     run_session,
-    serving_inputs,
 )
-from ranking.training.model import VerticalModel
 from ranking.training.parity import ParityError, ParityReference, check_parity, stamp
 from ranking.training.rows import RowResult
 from tests.ranking.tiny_transfer import SPACE_ID
@@ -68,6 +69,13 @@ class BakesSize(VerticalModel):
         return super().serve(inputs).reshape(size, -1)
 
 
+class HasNoOperator(VerticalModel):
+    """Uses a function for which ONNX has no operator."""
+
+    def serve(self, inputs):  # type: ignore[no-untyped-def]
+        return torch.special.airy_ai(super().serve(inputs))
+
+
 def baked(model: VerticalModel) -> VerticalModel:
     wrong = copy.deepcopy(model)
     wrong.__class__ = BakesSize
@@ -100,6 +108,52 @@ def test_a_file_with_a_baked_batch_size_is_refused_with_the_size(
 
     with pytest.raises(ExportError, match=r"3 candidates, 0 memory entries: fails with"):
         check_onnx(tmp_path / "model.onnx", row.model, row.examples, max_candidates=50)
+
+
+def test_the_file_is_of_the_pinned_operator_set(exported: Path) -> None:
+    (stamped,) = onnx.load(str(exported)).opset_import
+
+    assert (stamped.domain, stamped.version) == ("", OPSET)
+
+
+def test_an_operation_that_the_operator_set_lacks_is_refused_by_its_name(
+    tiny: LogDataset, row: RowResult, tmp_path: Path
+) -> None:
+    wrong = copy.deepcopy(row.model)
+    wrong.__class__ = HasNoOperator
+
+    with pytest.raises(ExportError, match=f"not in operator set {OPSET}: .*special_airy_ai"):
+        export(tiny, row, tmp_path / "model.onnx", model=wrong)
+
+
+def test_a_file_of_a_later_operator_set_is_refused_with_both_sets(
+    exported: Path, row: RowResult, tmp_path: Path
+) -> None:
+    file = onnx.load(str(exported))
+    file.opset_import[0].version = 99
+    onnx.save(file, str(tmp_path / "model.onnx"))
+
+    with pytest.raises(ExportError, match=r"model\.onnx: .*pset 99 .* till opset \d+"):
+        check_onnx(tmp_path / "model.onnx", row.model, row.examples, max_candidates=50)
+
+
+def test_a_truncated_file_is_refused_by_its_name(
+    exported: Path, row: RowResult, tmp_path: Path
+) -> None:
+    whole = exported.read_bytes()
+    (tmp_path / "model.onnx").write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(ExportError, match=r"model\.onnx: ONNX Runtime .* cannot open it"):
+        check_onnx(tmp_path / "model.onnx", row.model, row.examples, max_candidates=50)
+
+
+@pytest.mark.parametrize("fill", [0, 1, 4])
+def test_the_self_test_fills_the_memory_as_far_as_it_says(row: RowResult, fill: int) -> None:
+    inputs = mix_requests(row.examples, 3, np.random.default_rng(0), fill=fill)
+
+    np.testing.assert_array_equal(inputs["memory_mask"], [[1] * fill + [0] * (4 - fill)])
+    assert (inputs["memory_match"][0, fill:] == -1).all()
+    assert (np.abs(inputs["memory_z"][0, :fill]).sum(axis=1) > 0).all()
 
 
 def test_a_file_of_other_weights_is_refused_with_the_difference(
@@ -145,6 +199,27 @@ def test_one_missing_bias_is_caught_as_weights_by_its_name(
     with pytest.raises(ParityError, match=r"backbone\.deep\.0\.bias$") as caught:
         check_parity(
             path, encoder=tiny.encoder, items=tiny.items, reference=reference_of(tiny, row)
+        )
+
+    assert caught.value.fault == "weights"
+
+
+def test_a_weight_too_many_is_caught_as_weights_by_its_name(
+    tiny: LogDataset, exported: Path, row: RowResult, tmp_path: Path
+) -> None:
+    file = onnx.load(str(exported))
+    extra = onnx.numpy_helper.from_array(np.ones(3, dtype=np.float32), name="model.extra.bias")
+    file.graph.initializer.append(extra)
+    onnx.save(file, str(tmp_path / "m.onnx"))
+
+    with pytest.raises(
+        ParityError, match=r"not in the trained model: model\.extra\.bias$"
+    ) as caught:
+        check_parity(
+            tmp_path / "m.onnx",
+            encoder=tiny.encoder,
+            items=tiny.items,
+            reference=reference_of(tiny, row),
         )
 
     assert caught.value.fault == "weights"
@@ -233,3 +308,18 @@ def test_the_manifest_describes_the_models_inputs(
         assert shape == array.shape, tensor.name
     assert bundle.manifest.row == ROW
     assert bundle.manifest.space_id == SPACE_ID
+
+
+def test_sampled_negatives_bring_golden_requests_and_priors_to_the_rate_of_the_traffic(
+    tiny: LogDataset, transfer: TransferLog, row: RowResult, tmp_path: Path
+) -> None:
+    plain = export_bundle(tiny, transfer.meta, row, tmp_path / "plain")
+    sampled = export_bundle(tiny, transfer.meta, row, tmp_path / "sampled", negative_keep_frac=0.1)
+
+    assert sampled.manifest.negative_keep_frac == 0.1
+    for before, after in zip(plain.golden(), sampled.golden(), strict=True):
+        np.testing.assert_array_equal(after.logits, before.logits)
+        p = before.p.astype(np.float64)
+        np.testing.assert_allclose(after.p, p / (p + (1 - p) / 0.1), rtol=1e-4)
+    prior = plain.manifest.prior["click"]
+    assert sampled.manifest.prior["click"] == pytest.approx(prior / (prior + (1 - prior) / 0.1))

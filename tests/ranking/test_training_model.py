@@ -7,9 +7,9 @@ import torch
 from features.dataset import LogDataset
 from features.lookup import Tier
 from ranking.training.dataset import USER_SIDE, Arrays, VerticalExamples
-from ranking.training.export import mix_requests, run_torch
 from ranking.training.losses import DistillConfig, training_loss
 from ranking.training.model import FeatureTables, MemoryContent, ModelConfig, VerticalModel
+from ranking.training.onnxfile import mix_requests, run_torch
 from ranking.training.train import FitConfig, OptimiserConfig, fit, predict
 
 MEMORIES: tuple[MemoryContent, ...] = ("none", "loopfm", "raw")

@@ -7,9 +7,9 @@ from features.dataset import LogDataset
 from features.metrics import normalized_entropy
 from features.transferlog import TransferLog
 from ranking.calibration import calibrate
-from ranking.training.dataset import VerticalExamples
-from ranking.training.recipes import quickstart
-from ranking.training.rows import ROWS, RowResult, RowsConfig, RowSpec, train_rows
+from ranking.training.dataset import VerticalExamples, shuffle_memory_vectors
+from ranking.training.recipes import controls, quickstart
+from ranking.training.rows import CONTROLS, ROWS, RowResult, RowsConfig, RowSpec, train_rows
 from ranking.training.train import predict
 
 
@@ -32,6 +32,61 @@ def test_figures_are_those_of_the_calibrated_model_on_the_test_window(
     np.testing.assert_allclose(row.test_p, p, atol=1e-6)
     expected = normalized_entropy(p[:, 0], examples.labels[test, 0])
     assert row.metrics["click"]["ne"].value == pytest.approx(expected, abs=1e-6)
+
+
+def test_figures_of_a_surface_are_those_of_its_own_rows(
+    tiny: LogDataset, rows: dict[str, RowResult]
+) -> None:
+    row = rows["kd+loopfm"]
+    examples, test = row.examples, row.examples.rows_between(tiny.splits.test)
+    shown = tiny.impressions
+    code_by_id = dict(zip(shown.example_ids.tolist(), shown.codes["surface"], strict=True))
+    codes = np.array([code_by_id[i] for i in examples.example_ids[test].tolist()])
+
+    assert set(row.surface_metrics) == {"feed", "story"}
+    for name, figures in row.surface_metrics.items():
+        here = codes == tiny.encoder.codes("surface", [name])[0]
+        expected = normalized_entropy(row.test_p[here, 0], examples.labels[test, 0][here])
+        assert figures["click"]["ne"].value == pytest.approx(expected, abs=1e-6)
+        assert figures["order"]["auc"].value != figures["click"]["auc"].value
+
+
+def test_shuffling_deals_the_vectors_out_anew_and_leaves_the_rest(
+    examples: VerticalExamples,
+) -> None:
+    shuffled = shuffle_memory_vectors(examples, seed=0)
+
+    is_entry = examples.user_side["memory_mask"] > 0
+    before, after = examples.user_side["memory_z"], shuffled.user_side["memory_z"]
+    assert not after[~is_entry].any()
+    assert (before[is_entry] != after[is_entry]).any(axis=1).mean() > 0.9
+    np.testing.assert_array_equal(
+        np.sort(before[is_entry], axis=0), np.sort(after[is_entry], axis=0)
+    )
+    for name, array in examples.user_side.items():
+        if name != "memory_z":
+            assert shuffled.user_side[name] is array
+
+
+def test_controls_have_a_twin_without_the_vectors_for_each_memory_row() -> None:
+    config = controls("home", seed=2)
+
+    names = {row.name for row in config.rows}
+    assert {"loopfm", "loopfm shuffled", "raw"} <= names
+    assert {"kd+loopfm", "kd+loopfm shuffled", "kd+raw"} <= names
+    assert config.optimiser == quickstart("home").optimiser
+    assert config.seed == 2
+
+
+def test_a_shuffled_row_is_trained_on_shuffled_vectors(
+    tiny: LogDataset, transfer: TransferLog, tiny_config: RowsConfig
+) -> None:
+    chosen = tuple(r for r in CONTROLS if r.name in {"base", "loopfm", "loopfm shuffled"})
+    found = {r.name: r for r in train_rows(tiny, transfer, replace(tiny_config, rows=chosen))}
+
+    z = {name: found[name].examples.user_side["memory_z"] for name in found}
+    assert (z["loopfm"] != z["loopfm shuffled"]).any()
+    assert (found["loopfm"].test_p != found["loopfm shuffled"].test_p).any()
 
 
 def test_transfer_ratio_is_the_share_of_the_teachers_gain(rows: dict[str, RowResult]) -> None:

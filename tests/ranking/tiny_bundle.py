@@ -53,7 +53,10 @@ def write_tiny_bundle(
     nan_codes = dataset.items.codes[dataset.items.rows(np.array(nan_items, dtype=np.int64)), 0]
     folder.parent.mkdir(parents=True, exist_ok=True)
     model = folder.parent / f"{folder.name}.onnx"
-    onnx.save(tiny_model(inputs, nan_codes.tolist()), str(model))
+    file = tiny_model(inputs, nan_codes.tolist())
+    stamps = {"encoder_id": dataset.encoder.encoder_id, "space_id": SPACE_ID}
+    helper.set_model_props(file, stamps)
+    onnx.save(file, str(model))
     manifest = Manifest(
         schema_id=dataset.schema.schema_id,
         encoder_id=dataset.encoder.encoder_id,
