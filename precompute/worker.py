@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -108,7 +107,7 @@ class Worker:
         self._jitter = jitter or random.Random()  # noqa: S311  spreads retries, guards nothing
         self._ledger = _Ledger(histories)
         self._pending: deque[SourceRecord] = deque()
-        self._is_stopping = threading.Event()
+        self._is_stopping = False
         self._is_restored = False
 
     def run(self, *, is_following: bool = False) -> None:
@@ -116,11 +115,11 @@ class Worker:
 
         The batch in hand is finished either way.
         """
-        while not self._is_stopping.is_set():
+        while not self._is_stopping:
             if self.step() == 0:
                 if self._source.is_ended and not is_following:
                     return
-                self._is_stopping.wait(self._config.idle_ms / 1e3)
+                time.sleep(self._config.idle_ms / 1e3)
 
     def run_until(self, at_ms: int) -> int:
         """Work through every record that became known before a moment, and no further.
@@ -129,7 +128,7 @@ class Worker:
         before the first record of the moment or after it.
         """
         num_done = 0
-        while not self._is_stopping.is_set():
+        while not self._is_stopping:
             num_step = self.step(before_ms=at_ms)
             if num_step == 0:
                 break
@@ -137,8 +136,11 @@ class Worker:
         return num_done
 
     def stop(self) -> None:
-        """Ask the worker to return after the batch in hand is committed."""
-        self._is_stopping.set()
+        """Ask the worker to return after the batch in hand is committed, from anywhere.
+
+        A signal's handler may call this, so it takes no lock.
+        """
+        self._is_stopping = True
 
     def step(self, *, before_ms: int | None = None) -> int:
         """Take one batch through the commit order; say how many records were dealt with."""
