@@ -16,7 +16,6 @@ from features.arrays import IntArray
 from features.dataset import LogDataset, load_dataset
 from features.encoding import NULL, UNKNOWN
 from features.errors import GemcutterError
-from features.histories import HistoryIndex
 from features.schema import SURFACE
 from features.splits import WINDOWS
 
@@ -240,7 +239,7 @@ def _shares(
 
 
 def _sources(dataset: LogDataset) -> Iterator[SourceReport]:
-    index = HistoryIndex.build(dataset.events)
+    index = dataset.histories()
     test = dataset.impressions.between(*dataset.splits.test)
     for source in dataset.schema.sources:
         events = dataset.events[source.name]

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +26,12 @@ import pyarrow.compute as pc
 from features.arrays import FloatArray, IntArray
 from features.errors import DataError, SchemaError
 from features.files import write_whole
+from features.numbers import encode_numbers
 from features.schema import FeatureSpec, Schema, VocabularySpec
 
 PAD, NULL, UNKNOWN, FIRST = 0, 1, 2, 3
 
 _FORMAT = 1
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,18 +118,38 @@ class Encoder:
         Raises:
             DataError: values with no exact text (floating-point numbers).
         """
+        counts: dict[str, Counter[str]] = {}
+        for name, parts in columns.items():
+            counts[name] = Counter()
+            for column in parts:
+                text = column if _is_text_dictionary(column.type) else as_text(column)
+                for entry in pc.value_counts(pc.drop_null(text)).to_pylist():
+                    counts[name][entry["values"]] += entry["counts"]
+        return cls.of_counts(schema, counts, until_ms=until_ms)
+
+    @classmethod
+    def of_counts(
+        cls,
+        schema: Schema,
+        counts: Mapping[str, Mapping[str, int]],
+        *,
+        until_ms: int | None = None,
+    ) -> Encoder:
+        """Keep the values that occur often enough.
+
+        Args:
+            schema: declares the vocabularies.
+            counts: vocabulary name to how often each value was met; the empty text is a null.
+            until_ms: end of the window that they were counted in.
+        """
         vocabularies = {}
         for spec in schema.vocabularies:
-            counts: Counter[str] = Counter()
+            values: tuple[str, ...] = ()
             if spec.policy == "fitted":
-                for column in columns.get(spec.name, ()):
-                    text = column if _is_text_dictionary(column.type) else as_text(column)
-                    for entry in pc.value_counts(pc.drop_null(text)).to_pylist():
-                        counts[entry["values"]] += entry["counts"]
-            counts.pop("", None)  # the empty text is a null
-            kept = [item for item in counts.items() if item[1] >= spec.min_count]
-            kept.sort(key=lambda item: (-item[1], item[0]))
-            values = tuple(value for value, _ in kept)
+                met = counts.get(spec.name, {}).items()
+                kept = [(v, num) for v, num in met if v != "" and num >= spec.min_count]
+                kept.sort(key=lambda item: (-item[1], item[0]))
+                values = tuple(value for value, _ in kept)
             vocabularies[spec.name] = Vocabulary(spec=spec, values=values)
         return cls(schema.schema_id, vocabularies, fitted_until_ms=until_ms)
 
@@ -173,32 +192,16 @@ class Encoder:
     ) -> FloatArray:
         """Give a numeric feature's values, checked against its domain and transformed.
 
+        Args:
+            feature: with its domain, transform and default.
+            values: numbers; of an element of a vector, the vectors.
+
         Raises:
-            DataError: missing without a declared default, not finite, or outside the domain, with
-                the count and the first rows.
+            BadRows: missing without a declared default, not finite, outside a domain that stops,
+                or vectors of another length.
+            DataError: no numbers at all.
         """
-        column = _as_column(values)
-        try:
-            numbers = np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(f"feature {feature.name!r}: expected numbers: {error}") from error
-        missing = np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), dtype=bool)
-        if missing.any():
-            if feature.default is None:
-                problem = "values are missing and no default is declared"
-                raise _numeric_error(feature, problem, missing)
-            numbers = np.where(missing, feature.default, numbers)
-        low = -math.inf if feature.minimum is None else feature.minimum
-        high = math.inf if feature.maximum is None else feature.maximum
-        outside = ~((np.abs(numbers) <= _MAX_FLOAT32) & (numbers >= low) & (numbers <= high))
-        if outside.any():
-            found = f"values outside [{low:g}, {high:g}] or not finite as float32, such as "
-            found += f"{numbers[outside][0]:g}"
-            if feature.transform == "log1p":
-                found += " (before log1p)"
-            raise _numeric_error(feature, found, outside)
-        transformed = np.log1p(numbers) if feature.transform == "log1p" else numbers
-        return transformed.astype(np.float32)
+        return encode_numbers(feature, _as_column(values)).values
 
     def save(self, path: Path) -> None:
         """Write the encoder as JSON, whole or not at all."""
@@ -257,11 +260,3 @@ def _as_column(values: pa.Array | pa.ChunkedArray | Sequence[Any]) -> pa.Array |
         return pa.array(values)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"values of mixed or unsupported types: {error}") from error
-
-
-def _numeric_error(feature: FeatureSpec, problem: str, rows: Any) -> DataError:
-    where = np.flatnonzero(rows)
-    return DataError(
-        f"feature {feature.name!r} (column {feature.column!r}, transform {feature.transform}): "
-        f"{len(where)} {problem}; first rows {where[:5].tolist()}"
-    )

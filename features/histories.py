@@ -111,6 +111,11 @@ class HistoryIndex:
         """
         return cls({source: [Segment.sort(source, rows)] for source, rows in events.items()})
 
+    @classmethod
+    def of_segments(cls, segments: Mapping[str, Segment]) -> HistoryIndex:
+        """Give an index over events that are sorted already; it copies none of them."""
+        return cls({source: [segment] for source, segment in segments.items()})
+
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the sources, in the order given to build."""

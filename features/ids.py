@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.arrays import IntArray
-from features.errors import DataError
+from features.errors import BadRows, DataError
 
 IdDtype = Literal["int64", "string"]
 
@@ -64,8 +64,8 @@ def to_keys(
     """Give the keys of a column of ids.
 
     Raises:
-        DataError: null or empty ids, or a column of another type, with the first row numbers
-            (from 0).
+        BadRows: null or empty ids.
+        DataError: a column of another type.
     """
     column = _as_column(values, where)
     if pa.types.is_dictionary(column.type):
@@ -104,6 +104,5 @@ def _as_column(
         raise DataError(f"{where}: {error}") from error
 
 
-def _missing(mask: pa.Array | pa.ChunkedArray, where: str) -> DataError:
-    rows = np.flatnonzero(np.asarray(mask, dtype=bool))
-    return DataError(f"{where}: {len(rows)} ids are missing; first rows {rows[:5].tolist()}")
+def _missing(mask: pa.Array | pa.ChunkedArray, where: str) -> BadRows:
+    return BadRows(where, "ids are missing", np.flatnonzero(np.asarray(mask, dtype=bool)).tolist())

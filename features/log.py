@@ -35,8 +35,8 @@ class Impressions:
         """Number of impressions."""
         return len(self.example_ids)
 
-    def take(self, index: IntArray) -> Impressions:
-        """The impressions at these positions, in this order."""
+    def take(self, index: IntArray | slice) -> Impressions:
+        """The impressions at these positions, in this order; a slice copies nothing."""
         return Impressions(
             example_ids=self.example_ids[index],
             request_ids=self.request_ids[index],
@@ -50,9 +50,9 @@ class Impressions:
         )
 
     def between(self, start_ms: int, end_ms: int) -> Impressions:
-        """The impressions of a half-open window of time."""
+        """The impressions of a half-open window of time, without copying them."""
         first, last = np.searchsorted(self.at_ms, [start_ms, end_ms], side="left")
-        return self.take(np.arange(first, last))
+        return self.take(slice(first, last))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +74,14 @@ class Events:
         """Number of events."""
         return len(self.user_keys)
 
-    def take(self, index: IntArray) -> Events:
-        """The events at these positions, in this order."""
+    def take(self, index: IntArray | slice) -> Events:
+        """The events at these positions, in this order; a slice copies nothing."""
+        at_ms = self.at_ms[index]
         return Events(
             user_keys=self.user_keys[index],
-            at_ms=self.at_ms[index],
-            arrival_ms=self.arrival_ms[index],
+            at_ms=at_ms,
+            # Without arrivals of their own, events have one array for both.
+            arrival_ms=at_ms if self.arrival_ms is self.at_ms else self.arrival_ms[index],
             item_keys=None if self.item_keys is None else self.item_keys[index],
             codes={name: column[index] for name, column in self.codes.items()},
             numeric={name: column[index] for name, column in self.numeric.items()},

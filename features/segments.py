@@ -106,6 +106,11 @@ class Segment:
         events = events.take(np.lexsort((*tie_keys(events), events.user_keys)))
         for column in named_columns(events).values():
             column.flags.writeable = False
+        return cls.of_sorted(events)
+
+    @classmethod
+    def of_sorted(cls, events: Events) -> Segment:
+        """Take events that are in total order already."""
         users, starts = np.unique(events.user_keys, return_index=True)
         delay_ms = np.maximum(events.arrival_ms - events.at_ms, 0)
         return cls(
@@ -163,7 +168,9 @@ class Segment:
 
 def tie_keys(events: Events) -> list[npt.NDArray[Any]]:
     """Give sort keys that make the order total, least significant first, as lexsort takes them."""
-    keys: list[npt.NDArray[Any]] = [events.at_ms, events.arrival_ms]
+    keys: list[npt.NDArray[Any]] = [events.at_ms]
+    if events.arrival_ms is not events.at_ms:
+        keys.append(events.arrival_ms)
     if events.item_keys is not None:
         keys.append(events.item_keys)
     keys += [events.codes[name] for name in sorted(events.codes)]

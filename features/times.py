@@ -26,7 +26,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from features.arrays import IntArray
-from features.errors import DataError
+from features.errors import BadRows, DataError
 
 NumericUnit = Literal["s", "ms", "us", "ns"]
 TimeUnit = Literal["s", "ms", "us", "ns", "text"]
@@ -79,17 +79,16 @@ def to_ms(values: pa.Array | pa.ChunkedArray, spec: TimeSpec, *, where: str) -> 
         where: file, for errors.
 
     Raises:
-        DataError: missing or unreadable values, a zone that is needed and not declared, or values
-            outside 1990 to 2100, with the unit that they look like.
+        BadRows: missing or unreadable values, or values outside 1990 to 2100, with the unit that
+            they look like.
+        DataError: a zone that is needed and not declared, or a type that has no moments.
     """
     place = f"{where}, column {spec.column!r}"
     if pa.types.is_dictionary(values.type):
         values = pc.cast(values, values.type.value_type)
     if values.null_count:
         rows = np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False))
-        raise DataError(
-            f"{place}: {values.null_count} times are missing; first rows {rows[:5].tolist()}"
-        )
+        raise BadRows(place, "times are missing", rows.tolist())
     if spec.unit == "text":
         moments = _from_text(values, spec, place)
         _require_plausible(moments, values, "ms", place, is_declared=False)
@@ -111,10 +110,13 @@ def _numbers(values: pa.Array | pa.ChunkedArray, unit: NumericUnit, place: str) 
                 return np.asarray(pc.cast(values, kind))
             except pa.ArrowInvalid:
                 continue
-        row = next(i for i, text in enumerate(values.to_pylist()) if not _is_number(text))
-        raise DataError(
-            f"{place}: expected numbers (the schema says unit: {unit}), row {row} holds "
-            f"{values[row].as_py()!r}; for times as text declare unit: text"
+        rows = [row for row, text in enumerate(values.to_pylist()) if not _is_number(text)]
+        raise BadRows(
+            place,
+            f"times are not numbers (the schema says unit: {unit})",
+            rows,
+            example=repr(values[rows[0]].as_py()),
+            hint="for times as text declare unit: text",
         )
     if pa.types.is_float64(values.type) or pa.types.is_integer(values.type):
         return np.asarray(values)
@@ -156,12 +158,14 @@ def _from_text(values: pa.Array | pa.ChunkedArray, spec: TimeSpec, place: str) -
         if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
             hint = "; for numbers declare unit: s, ms, us or ns"
         raise DataError(f"{place}: expected text or timestamps, got {values.type}{hint}")
-    parsed: dict[str, int] = {}
-    texts = values.to_pylist()
-    for row, text in enumerate(texts):
-        if text not in parsed:
-            parsed[text] = _parse_one(text, spec, f"{place}, row {row}")
-    return np.fromiter((parsed[text] for text in texts), dtype=np.int64, count=len(texts))
+    distinct = pc.unique(values)
+    parsed = [_parse_one(text, spec, place) for text in distinct.to_pylist()]
+    places = np.asarray(pc.index_in(values, value_set=distinct), dtype=np.int64)
+    is_bad = np.array([moment is None for moment in parsed], dtype=bool)[places]
+    if is_bad.any():
+        rows = np.flatnonzero(is_bad).tolist()
+        raise BadRows(place, "times are not ISO 8601", rows, example=repr(values[rows[0]].as_py()))
+    return np.array(parsed, dtype=np.int64)[places]
 
 
 def _from_timestamps(values: pa.Array | pa.ChunkedArray, spec: TimeSpec, place: str) -> IntArray:
@@ -184,11 +188,11 @@ def _offset_ms(local_ms: int, zone: ZoneInfo) -> int:
     return offset // timedelta(milliseconds=1)
 
 
-def _parse_one(text: str, spec: TimeSpec, place: str) -> int:
+def _parse_one(text: str, spec: TimeSpec, place: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise DataError(f"{place}: expected an ISO 8601 time, got {text!r}") from None
+        return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=_zone(spec, place, text))
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -227,9 +231,11 @@ def _require_plausible(
     declared, likely = "", ""
     if is_declared:
         declared, likely = f" with unit: {unit}", _likely_unit(numbers[row])
-    raise DataError(
-        f"{place}: {len(outside)} times fall outside 1990 to 2100{declared}; "
-        f"row {row} holds {values[row]!s}{likely}"
+    raise BadRows(
+        place,
+        f"times fall outside 1990 to 2100{declared}",
+        outside.tolist(),
+        example=f"{values[row]!s}{likely}",
     )
 
 

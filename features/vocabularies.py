@@ -1,84 +1,178 @@
-"""What an encoder may learn its vocabularies from: nothing that training could not have seen."""
+"""What an encoder may learn its vocabularies from: nothing that training could not have seen.
+
+A value counts once for every impression or event that it belongs to, where the row (and, for an
+event, its arrival) is earlier than the end of the window: as its own column, or as a feature of the
+row's item or user. So no value has a code without `min_count` chances to learn what it means. The
+vocabulary of surfaces is the schema's list, whatever was seen.
+
+Cost: memory for the distinct values, not for the rows.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.arrays import IntArray
-from features.encoding import Encoder
-from features.rawlog import Owner, RawLog
-from features.schema import SURFACE, FeatureSpec, Schema
+from features.columns import Arrays, Owner
+from features.encoding import Encoder, as_text
+from features.schema import SURFACE, FeatureSpec, Schema, SourceSpec
+from features.tables import TableBatch, feature_type, id_type
+
+_MAX_PENDING_ROWS = 1_000_000
 
 
-def fit_encoder(schema: Schema, log: RawLog, *, until_ms: int) -> Encoder:
-    """Fit vocabularies on what was known before a moment.
+class Tally:
+    """How often each value was met."""
 
-    A value counts once for every impression or event that it belongs to, where the row (and, for
-    an event, its arrival) is earlier: as its own column, or as a feature of the row's item or user.
-    So no value has a code without `min_count` chances to learn what it means. The vocabulary of
-    surfaces is the schema's list, whatever was seen.
+    def __init__(self) -> None:
+        self._parts: list[pa.Table] = []
+        self._num_rows = 0
+
+    def add(self, values: pa.Array | pa.ChunkedArray, counts: Any = None) -> None:
+        """Count values once each, or as often as `counts` says."""
+        if counts is None:
+            found = pc.value_counts(pc.drop_null(values))
+            values, counts = found.field("values"), found.field("counts")
+        part = pa.table({"value": as_text(values), "num": pc.cast(pa.array(counts), pa.int64())})
+        self._parts.append(part)
+        self._num_rows += part.num_rows
+        if self._num_rows > _MAX_PENDING_ROWS:
+            self._parts = [self._joined()]
+            # What stays distinct is not summed again at every call.
+            self._num_rows = self._parts[0].num_rows // 2
+
+    def counts(self) -> dict[str, int]:
+        """Give value to count."""
+        if not self._parts:
+            return {}
+        table = self._joined()
+        return dict(zip(table["value"].to_pylist(), table["num"].to_pylist(), strict=True))
+
+    def _joined(self) -> pa.Table:
+        sums = pa.concat_tables(self._parts).group_by("value").aggregate([("num", "sum")])
+        return pa.table({"value": sums["value"], "num": sums["num_sum"]})
+
+
+@dataclass(frozen=True)
+class EntityValues:
+    """The categories of items or users, as they are in their table.
+
+    Shapes:
+        keys: (V,), sorted. order: (V,), the row of each key. met: (V,), how often a key was met.
+        columns: by feature, (V,), in the order of the table.
     """
-    window = _Window(schema, log, until_ms)
-    columns: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
-    columns[SURFACE] = [pa.chunked_array([pa.array(schema.surfaces, pa.string())])]
-    for feature in schema.features:
-        if feature.vocabulary is not None and feature.vocabulary != SURFACE:
-            columns[feature.vocabulary] += window.columns(feature)
-    for source in schema.sources:
-        for column in source.columns:
-            if column.vocabulary is not None and column.vocabulary != SURFACE:
-                values = log.events[source.name].features[column.name]
-                columns[column.vocabulary].append(values.filter(window.events[source.name]))
-    return Encoder.fit(schema, columns, until_ms=until_ms)
+
+    keys: IntArray
+    order: IntArray
+    met: IntArray
+    columns: dict[str, pa.ChunkedArray]
+
+    @classmethod
+    def of(cls, keys: IntArray, columns: dict[str, pa.ChunkedArray]) -> EntityValues:
+        """Build it from a table's rows in any order."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], order, np.zeros(len(keys), dtype=np.int64), columns)
+
+    def meet(self, keys: IntArray) -> None:
+        """Count the rows of these keys once for each time that the key is there."""
+        if not len(self.keys):
+            return
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        places = places[self.keys[places] == keys]
+        self.met[:] += np.bincount(self.order[places], minlength=len(self.met))
 
 
-class _Window:
-    """Which rows of each table are early enough."""
+class VocabularyCounts:
+    """Counts the values of a log's batches and makes the encoder.
 
-    def __init__(self, schema: Schema, log: RawLog, until_ms: int) -> None:
-        self._schema, self._log = schema, log
-        self.impressions = pa.array(log.impressions.at_ms < until_ms)
-        self.events = {
-            name: pa.array((events.at_ms < until_ms) & (events.arrival_ms < until_ms))
-            for name, events in log.events.items()
-        }
+    Args:
+        schema: says what feeds which vocabulary.
+        entities: items and users.
+        until_ms: end of the window.
+    """
 
-    def columns(self, feature: FeatureSpec) -> list[pa.ChunkedArray]:
-        """The early values of a feature of context, items or users."""
-        if feature.of == "context":
-            return [self._log.impressions.features[feature.name].filter(self.impressions)]
-        owner: Owner = "item" if feature.of == "item" else "user"
+    def __init__(
+        self, schema: Schema, entities: dict[Owner, EntityValues], *, until_ms: int
+    ) -> None:
+        self._schema, self._entities, self._until_ms = schema, entities, until_ms
+        self._tallies: dict[str, Tally] = defaultdict(Tally)
+        self._hashed = {v.name for v in schema.vocabularies if v.policy == "hashed"} | {SURFACE}
+
+    def impression_columns(self) -> list[str]:
+        """The files' columns that `add_impressions` looks at."""
+        ids = [self._schema.user.column, self._schema.item.column]
+        return [*ids, *(f.column for f in self._counted(self._schema.features_of("context")))]
+
+    def event_columns(self, source: SourceSpec) -> list[str]:
+        """The files' columns that `add_events` looks at."""
+        ids = [source.user_column, *([source.item_column] if source.item_column else [])]
+        return [*ids, *(column.column for column in self._counted(source.columns))]
+
+    def add_impressions(self, batch: TableBatch, arrays: Arrays) -> None:
+        """Count a batch of impressions."""
+        early = arrays["at_ms"] < self._until_ms
+        for feature in self._counted(self._schema.features_of("context")):
+            self._count(batch, feature, early)
+        self._meet("user", batch, self._schema.user.column, arrays["user_keys"], early)
+        self._meet("item", batch, self._schema.item.column, arrays["item_keys"], early)
+
+    def add_events(self, source: SourceSpec, batch: TableBatch, arrays: Arrays) -> None:
+        """Count a batch of a source's events."""
+        early = arrays["at_ms"] < self._until_ms
+        if "arrival_ms" in arrays:
+            early &= arrays["arrival_ms"] < self._until_ms
+        for column in self._counted(source.columns):
+            self._count(batch, column, early)
+        self._meet("user", batch, source.user_column, arrays["user_keys"], early)
+        if source.item_column is not None:
+            self._meet("item", batch, source.item_column, arrays["item_keys"], early)
+
+    def encoder(self) -> Encoder:
+        """Give the encoder of what was counted."""
+        for owner, entities in self._entities.items():
+            for feature in self._counted(self._schema.features_of(owner)):
+                if feature.column != self._id_column(owner) and entities.met.any():
+                    is_met = pa.array(entities.met > 0)
+                    values = entities.columns[feature.name].filter(is_met)
+                    has_value = np.asarray(pc.is_valid(values), dtype=bool)
+                    met = entities.met[entities.met > 0][has_value]
+                    self._tallies[str(feature.vocabulary)].add(pc.drop_null(values), met)
+        counts = {name: tally.counts() for name, tally in self._tallies.items()}
+        counts[SURFACE] = dict.fromkeys(self._schema.surfaces, 1)
+        return Encoder.of_counts(self._schema, counts, until_ms=self._until_ms)
+
+    def _counted(self, features: tuple[FeatureSpec, ...]) -> list[FeatureSpec]:
+        return [
+            feature
+            for feature in features
+            if feature.vocabulary is not None and feature.vocabulary not in self._hashed
+        ]
+
+    def _count(self, batch: TableBatch, feature: FeatureSpec, early: npt.NDArray[np.bool_]) -> None:
+        values = batch.column(feature.column, feature_type(feature)).filter(pa.array(early))
+        self._tallies[str(feature.vocabulary)].add(values)
+
+    def _meet(
+        self,
+        owner: Owner,
+        batch: TableBatch,
+        column: str,
+        keys: IntArray,
+        early: npt.NDArray[np.bool_],
+    ) -> None:
+        self._entities[owner].meet(keys[early])
         spec = self._schema.item if owner == "item" else self._schema.user
-        if feature.column == spec.column:
-            return [pc.cast(ids, pa.string()) for ids in self._ids(owner)]
-        entities = self._log.entities[owner]
-        order = np.argsort(entities.keys, kind="stable")
-        sorted_keys, keys = entities.keys[order], self._keys(owner)
-        first = np.searchsorted(sorted_keys, keys, side="left")
-        is_found = np.searchsorted(sorted_keys, keys, side="right") > first
-        rows = order[first[is_found]]
-        # As a dictionary, since there may be far more rows than items.
-        return [entities.features[feature.name].dictionary_encode().take(pa.array(rows))]
+        for feature in self._counted(self._schema.features_of(owner)):
+            if feature.column == spec.column:
+                ids = batch.column(column, id_type(spec)).filter(pa.array(early))
+                self._tallies[str(feature.vocabulary)].add(ids)
 
-    def _ids(self, owner: Owner) -> list[pa.ChunkedArray]:
-        shown = self._log.impressions
-        found = [(shown.item_ids if owner == "item" else shown.user_ids).filter(self.impressions)]
-        for name, events in self._log.events.items():
-            ids = events.item_ids if owner == "item" else events.user_ids
-            if ids is not None:
-                found.append(ids.filter(self.events[name]))
-        return found
-
-    def _keys(self, owner: Owner) -> IntArray:
-        shown = self._log.impressions
-        keys = shown.item_keys if owner == "item" else shown.user_keys
-        found = [keys[np.asarray(self.impressions)]]
-        for name, events in self._log.events.items():
-            of_events = events.item_keys if owner == "item" else events.user_keys
-            if of_events is not None:
-                found.append(of_events[np.asarray(self.events[name])])
-        return np.concatenate(found)
+    def _id_column(self, owner: Owner) -> str:
+        return (self._schema.item if owner == "item" else self._schema.user).column

@@ -53,7 +53,7 @@ def make_builder(
         dataset.schema,
         items=dataset.items,
         users=dataset.users,
-        histories=HistoryIndex.build(dataset.events) if histories is None else histories,
+        histories=dataset.histories() if histories is None else histories,
         match_features=match_features(dataset),
         max_length=config.max_events,
         count_length=config.count_events,

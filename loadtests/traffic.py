@@ -184,7 +184,7 @@ def _read_window(
         schema.item.column: id_type(schema.item),
     }
     types |= {feature.column: feature_type(feature) for feature in schema.features_of("context")}
-    table = read_table(folder / shown.path, types)
+    table = read_table(folder, shown, types)
     at_ms = to_ms(table[schema.time.column], schema.time, where=shown.path)
     is_used = np.isin(table[shown.surface_column].to_pylist(), vertical.surfaces)
     if start_ms is not None:

@@ -13,7 +13,7 @@ from features.keys import user_features_key
 from features.profiles import pack_profile
 from features.schema import Schema
 from features.store import Store
-from features.tables import feature_type, id_type, read_table
+from features.tables import feature_type, id_type, read_columns
 
 _USERS_PER_WRITE = 1_000
 
@@ -31,13 +31,13 @@ def load_profiles_into_store(folder: Path, schema: Schema, store: Store, *, at_m
         DataError: the users table is not what the schema says.
         StoreError: the store failed; writing again changes nothing.
     """
-    path, spec = folder / schema.users.path, schema.user
-    features = schema.features_of("user")
-    # Read apart, as a feature may read the id column itself, as text; the id stays exact.
-    ids = read_table(path, {spec.column: id_type(spec)})[spec.column]
-    table = read_table(path, {feature.column: feature_type(feature) for feature in features})
-    keys = to_keys(ids, spec.dtype, where=f"{path}, column {spec.column!r}").tolist()
-    columns = {feature.name: table[feature.column].to_pylist() for feature in features}
+    spec, features = schema.user, schema.features_of("user")
+    wanted = {feature.name: (feature.column, feature_type(feature)) for feature in features}
+    # The id in its own type, since a feature may read the same column as text.
+    table = read_columns(folder, schema.users, {**wanted, "": (spec.column, id_type(spec))})
+    where = f"{folder / schema.users.path}, column {spec.column!r}"
+    keys = to_keys(table[""], spec.dtype, where=where).tolist()
+    columns = {feature.name: table[feature.name].to_pylist() for feature in features}
     for start in range(0, len(keys), _USERS_PER_WRITE):
         rows = range(start, min(start + _USERS_PER_WRITE, len(keys)))
         store.put(

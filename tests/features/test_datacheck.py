@@ -108,7 +108,7 @@ def test_what_stops_the_load_is_the_report(folder: Path) -> None:
     report = check_dataset(folder)
 
     (error,) = report.errors
-    assert "impressions.parquet, column 'click': 1 labels missing" in error
+    assert "impressions.parquet, column 'click': 1 labels are missing" in error
     assert report.num_impressions == 0
     assert not (folder / "prepared").exists()
 
@@ -145,7 +145,7 @@ def test_every_fault_of_a_schema_is_an_error_of_its_own(folder: Path) -> None:
     assert len(check_dataset(folder).errors) == 2
 
 
-@pytest.mark.parametrize("name", ["schema.yaml", "splits.yaml", "items.parquet"])
+@pytest.mark.parametrize("name", ["schema.yaml", "items.parquet"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
 

@@ -139,7 +139,11 @@ def test_missing_times_stop_with_their_rows() -> None:
         (pa.array(["1700000000", "soon"]), "s", "row 1 holds 'soon'"),
         (pa.array([NOON_MS], pa.timestamp("ms")), "ms", "declare unit: text"),
         (pa.array([NOON_MS]), "text", "declare unit: s, ms, us or ns"),
-        (pa.array(["2024-03-10T00:00Z", "10/03/2024"]), "text", "row 1: expected an ISO 8601"),
+        (
+            pa.array(["2024-03-10T00:00Z", "10/03/2024"]),
+            "text",
+            "not ISO 8601.*row 1 holds '10/03/2024'",
+        ),
         (pa.array(["1970-01-01T00:00:00Z"]), "text", "row 0 holds 1970-01-01T00:00:00Z"),
         (pa.array([0], pa.timestamp("ns", tz="UTC")), "text", "row 0 holds 1970-01-01"),
     ],

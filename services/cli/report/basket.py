@@ -6,9 +6,11 @@ import datetime
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from features.dataset import LogDataset
+from features.ids import to_keys
+from features.tables import column_names, id_type, read_columns
 from services.cli.replay import Answers, find
 
 MAX_LINES = 12
@@ -54,9 +56,10 @@ def choose_basket(dataset: LogDataset, answers: Answers) -> dict[str, Any]:
 
 def product_labels(dataset: LogDataset) -> dict[int, str]:
     """Give readable names of items, where the items table has them."""
-    path = dataset.folder / dataset.schema.items.path
-    if _LABEL not in pq.read_schema(path).names:
+    folder, schema = dataset.folder, dataset.schema
+    if _LABEL not in column_names(folder, schema.items):
         return {}
-    table = pq.read_table(path, columns=[dataset.schema.item.column, _LABEL])
-    keys, labels = (column.to_pylist() for column in table.columns)
-    return dict(zip(keys, labels, strict=True))
+    wanted = {"id": (schema.item.column, id_type(schema.item)), "label": (_LABEL, pa.string())}
+    table = read_columns(folder, schema.items, wanted)
+    keys = to_keys(table["id"], schema.item.dtype).tolist()
+    return dict(zip(keys, table["label"].to_pylist(), strict=True))
