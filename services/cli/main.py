@@ -93,6 +93,31 @@ def data_build(
         build_data(out, households=households or None, cut=cut, step=step)
 
 
+@data_app.command("bench-ingest")
+def data_bench_ingest(
+    out: Annotated[Path, typer.Option(help="Folder for the made-up log, removed afterwards.")],
+    impressions: Annotated[int, typer.Option(help="And as many events of each source.")] = (
+        2_000_000
+    ),
+    is_recorded: Annotated[
+        bool, typer.Option("--record", help="Append the figures to docs/results/data.csv.")
+    ] = False,
+) -> None:
+    """Measure how fast, and in how much memory, a large log of five sources is read."""
+    from services.cli.ingestbench import run, to_rows
+    from services.cli.progress import Steps
+    from services.cli.report.results import record_rows
+
+    console = Console()
+    with Steps(console).step("ingest", f"{impressions:,} impressions, 5 sources") as step:
+        figures = run(out, num_impressions=impressions, tell=step.count)
+    rows = to_rows(figures)
+    console.print_json(data={row["metric"]: row["value"] for row in rows})
+    if is_recorded:
+        command = f"gemcutter data bench-ingest --impressions {impressions}"
+        record_rows("data", rows, case=f"ingest-{impressions // 10**6}m", command=command)
+
+
 @app.command()
 def train(
     data: DataDir,

@@ -24,6 +24,11 @@ class Step:
             self._said_frac = done_frac
             self._console.print(f"  {self._title}: {100 * done_frac:.0f} % {detail}".rstrip())
 
+    def count(self, what: str, num_rows: int) -> None:
+        """Show how many rows of something are done, where nobody knows how many there are."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=None, detail=f"{what}: {num_rows:,} rows")
+
 
 class Steps:
     """The steps of a run, their bars and how long each took.

@@ -142,7 +142,7 @@ def test_sizes_that_do_not_fit_are_refused_by_name(change: dict[str, int], said:
 
 def test_the_model_overfits_a_tiny_batch() -> None:
     model, batch = tiny_model(), tiny_builder().build(tiny_examples(200, 232))
-    labels = torch.from_numpy(tiny_dataset().impressions.labels["click"][200:232])
+    labels = torch.tensor(tiny_dataset().impressions.labels["click"][200:232])
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(120):
         optimiser.zero_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,26 @@ def quickstart_rows(report: Mapping[str, Any]) -> list[ResultRow]:
 
 def record_load(result: Mapping[str, Any], *, case: str) -> None:
     """Append a load test's figures to docs/results/loadtests.csv."""
+    record_rows("loadtests", _load_rows(result, prefix=""), case=case, command="gemcutter loadtest")
+
+
+def record_rows(topic: str, rows: Iterable[Mapping[str, Any]], *, case: str, command: str) -> None:
+    """Append figures of this moment, commit and machine to docs/results/<topic>.csv.
+
+    Args:
+        topic: of the file.
+        rows: metric, value and unit of each; low, high and note where there are any.
+        case: what was measured.
+        command: how to measure it again.
+    """
     head = {
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "command": "gemcutter loadtest",
+        "command": command,
         "machine": describe_machine(),
     }
-    rows = [_row(head, case=case, **row) for row in _load_rows(result, prefix="")]
-    append_results(RESULTS / "loadtests.csv", rows)
+    found = [_row(head, case=case, **row) for row in rows]
+    append_results(RESULTS / f"{topic}.csv", found)
 
 
 def _quality(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
