@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.arrays import FloatArray, IntArray
+from ranking.runtime.codecounts import CodeCounts
 
 
 class Degraded(Enum):
@@ -72,6 +73,7 @@ class RankAnswer:
     stage_times: StageTimes
     num_refused: dict[str, int]
     """Stored values that were there and could not be used, by reason."""
+    code_counts: CodeCounts
 
     @property
     def num_fallback(self) -> int:

@@ -28,6 +28,7 @@ from ranking.bundle import Bundle
 from ranking.calibration import calibrate
 from ranking.runtime.answer import Degraded, RankAnswer, StageTimes
 from ranking.runtime.breaker import Breaker
+from ranking.runtime.codecounts import CodeCounts, count_codes
 from ranking.runtime.deadline import Clock, Deadline
 from ranking.runtime.engines import Arrays, Choice
 from ranking.runtime.errors import InvalidRequest
@@ -74,6 +75,7 @@ class _Inputs:
     lookup: PairLookup
     is_cold_item: npt.NDArray[np.bool_]
     num_refused: dict[str, int]
+    code_counts: CodeCounts
 
 
 class Ranker:
@@ -138,7 +140,10 @@ class Ranker:
         if not len(call.item_keys):
             nothing = self._score(call, np.zeros((0, len(self._prior)), dtype=np.float32))
             no_inputs = _Inputs(
-                lookup=_no_lookup(0), is_cold_item=np.zeros(0, dtype=np.bool_), num_refused={}
+                lookup=_no_lookup(0),
+                is_cold_item=np.zeros(0, dtype=np.bool_),
+                num_refused={},
+                code_counts=CodeCounts(),
             )
             return self._answer(call, nothing, no_inputs, degraded=degraded, watch=watch)
         deadline.require_time("the store lookup")
@@ -161,6 +166,7 @@ class Ranker:
             lookup=assembled.lookup or _no_lookup(len(call.item_keys)),
             is_cold_item=assembled.is_cold_item,
             num_refused={reason.value: n for reason, n in stored.num_refused.items()},
+            code_counts=count_codes(self._manifest.assembly, assembled.inputs),
         )
         return self._answer(call, scores, inputs, degraded=degraded, watch=watch)
 
@@ -292,6 +298,7 @@ class Ranker:
             engine=self.choice.engine.name,
             stage_times=watch.times(),
             num_refused=inputs.num_refused,
+            code_counts=inputs.code_counts,
         )
 
 

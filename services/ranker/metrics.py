@@ -62,6 +62,18 @@ class RankerMetrics:
             ("reason",),
             registry=registry,
         )
+        self._nulls = Counter(
+            "gemcutter_ranker_null_values",
+            "Missing values of ranked requests, by feature; one for each candidate.",
+            ("feature",),
+            registry=registry,
+        )
+        self._unknowns = Counter(
+            "gemcutter_ranker_unknown_values",
+            "Values in no vocabulary of ranked requests, by feature; one for each candidate.",
+            ("feature",),
+            registry=registry,
+        )
         self._faults = Counter(
             "gemcutter_ranker_faults",
             "Unexpected exceptions behind INTERNAL.",
@@ -100,6 +112,10 @@ class RankerMetrics:
                 self._tiers.labels(tier.name.lower()).inc(int(counts[tier]))
         for name, count in answer.num_refused.items():
             self._refused.labels(name).inc(count)
+        for name, count in answer.code_counts.num_null.items():
+            self._nulls.labels(name).inc(count)
+        for name, count in answer.code_counts.num_unknown.items():
+            self._unknowns.labels(name).inc(count)
         if answer.num_fallback:
             self._fallbacks.inc(answer.num_fallback)
 

@@ -258,3 +258,18 @@ def test_the_warm_up_computes_without_the_store(bundle: Bundle) -> None:
     engine, store = FakeEngine(), BrokenStore()
     make_ranker(bundle, engine=engine, store=store).warm_up()
     assert (engine.num_runs, store.timeouts_ms) == (1, [])
+
+
+def test_values_that_say_nothing_are_counted_by_feature(bundle: Bundle) -> None:
+    context = {"surface": "feed"}
+    slots = {"slot": ["slot1", "zzz", "yyy"]}
+    call = make_call(101, 102, 999, context=context, columns=slots)
+    answer = make_ranker(bundle).rank(call, no_deadline())
+
+    counts = answer.code_counts
+    assert counts.num_unknown["slot"] == 2
+    assert counts.num_unknown["kind"] == 1  # of the item without a row
+    assert "slot" not in counts.num_null
+    nothing_sent = make_ranker(bundle).rank(make_call(101, 102, context=context), no_deadline())
+    assert nothing_sent.code_counts.num_null["slot"] == 2
+    assert nothing_sent.code_counts.num_null["age"] == 1
