@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from features.dataset import load_dataset
 
@@ -30,6 +29,90 @@ _ROWS_PER_FILE = 1_000_000
 _START_MS, _SPAN_MS = 1_700_000_000_000, 90 * 86_400_000
 _SOURCES = ("view", "search", "cart", "purchase", "mail")
 _ANY = npt.NDArray[Any]
+_SCHEMA = """\
+name: large
+version: 1
+user: {column: user_id, dtype: int64}
+item: {column: item_id, dtype: int64}
+time: {column: ts, unit: ms}
+impressions:
+  path: impressions
+  request_column: request_id
+  example_column: example_id
+  surface_column: surface
+  surfaces: [surface0, surface1, surface2]
+users: {path: users.parquet}
+items: {path: items.parquet}
+vocabularies:
+  - {name: item_id, policy: fitted, min_count: 2}
+  - {name: kind, policy: fitted, min_count: 2}
+  - {name: age, policy: fitted, min_count: 2}
+  - {name: slot, policy: fitted, min_count: 2}
+  - {name: device, policy: fitted, min_count: 2}
+  - {name: query, policy: fitted, min_count: 2}
+  - {name: campaign, policy: fitted, min_count: 2}
+features:
+  - {name: item_id, of: item, kind: categorical, column: item_id, vocabulary: item_id}
+  - {name: kind, of: item, kind: categorical, column: kind, vocabulary: kind}
+  - {name: age, of: user, kind: categorical, column: age, vocabulary: age}
+  - {name: slot, of: context, kind: categorical, column: slot, vocabulary: slot}
+sources:
+  - name: view
+    path: view
+    user_column: user_id
+    item_column: item_id
+    time: {column: ts, unit: ms}
+    max_length: 256
+    columns:
+      - {name: seconds, kind: numeric, column: seconds, transform: log1p, minimum: 0}
+      - {name: device, kind: categorical, column: device, vocabulary: device}
+  - name: search
+    path: search
+    user_column: user_id
+    time: {column: ts, unit: ms}
+    max_length: 256
+    columns:
+      - {name: query, kind: categorical, column: query, vocabulary: query}
+  - name: cart
+    path: cart
+    user_column: user_id
+    item_column: item_id
+    time: {column: ts, unit: ms}
+    max_length: 256
+    columns:
+      - {name: quantity, kind: numeric, column: quantity, transform: log1p, minimum: 0}
+  - name: purchase
+    path: purchase
+    user_column: user_id
+    item_column: item_id
+    time: {column: ts, unit: ms}
+    arrival: {column: arrived, unit: ms}
+    max_length: 256
+    columns:
+      - {name: price, kind: numeric, column: price, transform: log1p, minimum: 0}
+  - name: mail
+    path: mail
+    user_column: user_id
+    time: {column: ts, unit: ms}
+    max_length: 256
+    columns:
+      - {name: campaign, kind: categorical, column: campaign, vocabulary: campaign}
+objectives:
+  - {name: click, kind: binary, label_column: click, attribution_window_ms: 0}
+verticals:
+  - name: feed
+    surfaces: [surface0, surface1, surface2]
+    objectives: [click]
+    features: [item_id, kind, slot, surface]
+    match_features: [kind]
+    similarity_feature: kind
+    memory_source: view
+    memory_length: 64
+    max_candidates: 500
+    latency_budget_ms: 20
+    soft_ttl_ms: 604800000
+    hard_ttl_ms: 2592000000
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +137,7 @@ def write_log(folder: Path, *, num_impressions: int, tell: Callable[[str, int], 
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     num_users, num_items = max(100, num_impressions // 20), 200_000
-    (folder / "schema.yaml").write_text(yaml.safe_dump(_schema(), sort_keys=False))
+    (folder / "schema.yaml").write_text(_SCHEMA)
     users = {"user_id": np.arange(num_users), "age": _words("age", rng, num_users, 8)}
     items = {"item_id": np.arange(num_items), "kind": _words("kind", rng, num_items, 500)}
     pq.write_table(pa.table(users), folder / "users.parquet")
@@ -157,84 +240,6 @@ def _more(name: str, rng: np.random.Generator, first: int, ts: _ANY) -> dict[str
             }
         case _:
             return {"campaign": _words("campaign", rng, size, 300)}
-
-
-def _schema() -> dict[str, Any]:
-    ms = {"column": "ts", "unit": "ms"}
-
-    def category(name: str, of: str | None = None) -> dict[str, Any]:
-        owner = {} if of is None else {"of": of}
-        return {"name": name, **owner, "kind": "categorical", "column": name, "vocabulary": name}
-
-    def number(name: str) -> dict[str, Any]:
-        return {"name": name, "kind": "numeric", "column": name, "transform": "log1p", "minimum": 0}
-
-    columns = {
-        "view": [number("seconds"), category("device")],
-        "search": [category("query")],
-        "cart": [number("quantity")],
-        "purchase": [number("price")],
-        "mail": [category("campaign")],
-    }
-    sources: list[dict[str, Any]] = [
-        {
-            "name": n,
-            "path": n,
-            "user_column": "user_id",
-            "time": ms,
-            "max_length": 256,
-            "columns": c,
-        }
-        for n, c in columns.items()
-    ]
-    for source in sources:
-        if source["name"] not in {"search", "mail"}:
-            source["item_column"] = "item_id"
-    sources[3]["arrival"] = {"column": "arrived", "unit": "ms"}
-    fitted = ("item_id", "kind", "age", "slot", "device", "query", "campaign")
-    return {
-        "name": "large",
-        "version": 1,
-        "user": {"column": "user_id", "dtype": "int64"},
-        "item": {"column": "item_id", "dtype": "int64"},
-        "time": ms,
-        "impressions": {
-            "path": "impressions",
-            "request_column": "request_id",
-            "example_column": "example_id",
-            "surface_column": "surface",
-            "surfaces": ["surface0", "surface1", "surface2"],
-        },
-        "users": {"path": "users.parquet"},
-        "items": {"path": "items.parquet"},
-        "vocabularies": [{"name": n, "policy": "fitted", "min_count": 2} for n in fitted],
-        "features": [
-            category("item_id", "item"),
-            category("kind", "item"),
-            category("age", "user"),
-            category("slot", "context"),
-        ],
-        "sources": sources,
-        "objectives": [
-            {"name": "click", "kind": "binary", "label_column": "click", "attribution_window_ms": 0}
-        ],
-        "verticals": [
-            {
-                "name": "feed",
-                "surfaces": ["surface0", "surface1", "surface2"],
-                "objectives": ["click"],
-                "features": ["item_id", "kind", "slot", "surface"],
-                "match_features": ["kind"],
-                "similarity_feature": "kind",
-                "memory_source": "view",
-                "memory_length": 64,
-                "max_candidates": 500,
-                "latency_budget_ms": 20,
-                "soft_ttl_ms": 604_800_000,
-                "hard_ttl_ms": 2_592_000_000,
-            }
-        ],
-    }
 
 
 if __name__ == "__main__":

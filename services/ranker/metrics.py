@@ -20,63 +20,36 @@ _BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05,
 _STAGES = ("validate", "lookup", "assemble", "engine", "rank", "total")
 
 
+# What is counted: name, what it is, labels.
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "calls": ("Rank calls by outcome.", ("vertical", "transport", "code")),
+    "degraded": ("Answers by degraded reason.", ("reason",)),
+    "candidates": ("Ranked candidates by where their pair vector came from.", ("tier",)),
+    "score_fallbacks": ("Candidates whose score was no number and became the prior.", ()),
+    "refused_values": ("Stored values that could not be used, by reason.", ("reason",)),
+    "uncoded_values": (
+        "Values of ranked requests that are null, or unknown to their vocabulary.",
+        ("feature", "why"),
+    ),
+    "faults": ("Unexpected exceptions behind INTERNAL.", ()),
+}
+
+
 class RankerMetrics:
     """What a ranker counts. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         registry = self._registry
-        self._calls = Counter(
-            "gemcutter_ranker_calls",
-            "Rank calls by outcome.",
-            ("vertical", "transport", "code"),
-            registry=registry,
-        )
+        self._counters = {
+            name: Counter(f"gemcutter_ranker_{name}", text, labels, registry=registry)
+            for name, (text, labels) in _COUNTERS.items()
+        }
         self._stages = Histogram(
             "gemcutter_ranker_stage_seconds",
             "Time of each stage of answered calls.",
             ("stage",),
             buckets=_BUCKETS_S,
-            registry=registry,
-        )
-        self._degraded = Counter(
-            "gemcutter_ranker_degraded",
-            "Answers by degraded reason.",
-            ("reason",),
-            registry=registry,
-        )
-        self._tiers = Counter(
-            "gemcutter_ranker_candidates",
-            "Ranked candidates by where their pair vector came from.",
-            ("tier",),
-            registry=registry,
-        )
-        self._fallbacks = Counter(
-            "gemcutter_ranker_score_fallbacks",
-            "Candidates whose score was no number and became the prior.",
-            registry=registry,
-        )
-        self._refused = Counter(
-            "gemcutter_ranker_refused_values",
-            "Stored values that could not be used, by reason.",
-            ("reason",),
-            registry=registry,
-        )
-        self._nulls = Counter(
-            "gemcutter_ranker_null_values",
-            "Missing values of ranked requests, by feature; one for each candidate.",
-            ("feature",),
-            registry=registry,
-        )
-        self._unknowns = Counter(
-            "gemcutter_ranker_unknown_values",
-            "Values in no vocabulary of ranked requests, by feature; one for each candidate.",
-            ("feature",),
-            registry=registry,
-        )
-        self._faults = Counter(
-            "gemcutter_ranker_faults",
-            "Unexpected exceptions behind INTERNAL.",
             registry=registry,
         )
         self._ready = Gauge(
@@ -89,11 +62,11 @@ class RankerMetrics:
 
     def count_call(self, vertical: str, transport: str, code: str) -> None:
         """Count one call; `vertical` is a served one or OTHER_VERTICAL."""
-        self._calls.labels(vertical, transport, code).inc()
+        self._counters["calls"].labels(vertical, transport, code).inc()
 
     def count_fault(self) -> None:
         """Count an exception that nobody expected."""
-        self._faults.inc()
+        self._counters["faults"].inc()
 
     def set_ready(self, is_ready: bool) -> None:
         """Show whether the process serves."""
@@ -105,19 +78,19 @@ class RankerMetrics:
             elapsed_us = getattr(answer.stage_times, f"{stage}_us")
             self._stages.labels(stage).observe(elapsed_us / 1e6)
         for reason in answer.degraded:
-            self._degraded.labels(reason.name.lower()).inc()
+            self._counters["degraded"].labels(reason.name.lower()).inc()
         counts = np.bincount(answer.tier, minlength=max(Tier) + 1)
         for tier in Tier:
             if counts[tier]:
-                self._tiers.labels(tier.name.lower()).inc(int(counts[tier]))
+                self._counters["candidates"].labels(tier.name.lower()).inc(int(counts[tier]))
         for name, count in answer.num_refused.items():
-            self._refused.labels(name).inc(count)
+            self._counters["refused_values"].labels(name).inc(count)
         for name, count in answer.code_counts.num_null.items():
-            self._nulls.labels(name).inc(count)
+            self._counters["uncoded_values"].labels(name, "null").inc(count)
         for name, count in answer.code_counts.num_unknown.items():
-            self._unknowns.labels(name).inc(count)
+            self._counters["uncoded_values"].labels(name, "unknown").inc(count)
         if answer.num_fallback:
-            self._fallbacks.inc(answer.num_fallback)
+            self._counters["score_fallbacks"].inc(answer.num_fallback)
 
     def text(self) -> bytes:
         """Give everything in Prometheus' text format."""

@@ -51,15 +51,12 @@ def write_tiny_bundle(
     inputs = tuple(_spec(name, array) for name, array in cases[0].inputs.items())
     vertical = dataset.schema.vertical("home")
     nan_codes = dataset.items.codes[dataset.items.rows(np.array(nan_items, dtype=np.int64)), 0]
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    encoder_id = dataset.encoder.encoder_id
     model = folder.parent / f"{folder.name}.onnx"
-    file = tiny_model(inputs, nan_codes.tolist())
-    stamps = {"encoder_id": dataset.encoder.encoder_id, "space_id": SPACE_ID}
-    helper.set_model_props(file, stamps)
-    onnx.save(file, str(model))
+    _save_stamped(model, tiny_model(inputs, nan_codes.tolist()), encoder_id)
     manifest = Manifest(
         schema_id=dataset.schema.schema_id,
-        encoder_id=dataset.encoder.encoder_id,
+        encoder_id=encoder_id,
         space_id=SPACE_ID,
         fm_version=version,
         vertical="home",
@@ -88,6 +85,12 @@ def write_tiny_bundle(
         schema=dataset.folder / "schema.yaml",
         golden=cases,
     )
+
+
+def _save_stamped(path: Path, file: onnx.ModelProto, encoder_id: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    helper.set_model_props(file, {"encoder_id": encoder_id, "space_id": SPACE_ID})
+    onnx.save(file, str(path))
 
 
 def tiny_model(inputs: Sequence[TensorSpec], nan_codes: Sequence[int]) -> onnx.ModelProto:

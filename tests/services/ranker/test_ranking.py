@@ -80,6 +80,19 @@ def test_a_score_that_is_no_number_never_reaches_json(client: Client) -> None:
     assert client.metric("gemcutter_ranker_score_fallbacks_total") >= 1
 
 
+def test_values_that_are_null_or_unknown_are_counted_by_feature(client: Client) -> None:
+    metric = 'gemcutter_ranker_uncoded_values_total{feature="slot",why="%s"}'
+    before = {why: client.metric(metric % why) for why in ("null", "unknown")}
+
+    request = {**body(101, 102, 103, 104), "context": {"surface": "feed"}}
+    slots = ["zzz", "yyy", None, "slot1"]
+    rows = [{"item_id": 101 + i, "slot": slot} for i, slot in enumerate(slots)]
+    assert client.post({**request, "candidates": rows})[0] == 200
+
+    assert client.metric(metric % "unknown") - before["unknown"] == 2
+    assert client.metric(metric % "null") - before["null"] == 1
+
+
 def test_top_k_and_the_order_asked(client: Client) -> None:
     every = client.rank(message(*ITEMS)).ranked
     best = client.rank(message(*ITEMS, top_k=2)).ranked
