@@ -263,6 +263,9 @@ class _Ingest:
         """Write the table of items or users."""
         schema = self._schema
         table = schema.items if owner == "item" else schema.users
+        if table is None:
+            self._save_entities(owner, {"keys": np.zeros(0, dtype=np.int64)})
+            return
         columns = entity_columns(schema, owner, self._scan.encoder, self._counts)
         parts: list[Arrays] = []
         files: list[tuple[str, int, int]] = []
@@ -277,7 +280,10 @@ class _Ingest:
         if again:
             self._note_repeated(again, files)
             return
-        made = _entity_table(schema, owner, arrays)
+        self._save_entities(owner, arrays)
+
+    def _save_entities(self, owner: Owner, arrays: Arrays) -> None:
+        made = _entity_table(self._schema, owner, arrays)
         made.save(self._out / f"{owner}s")
         self._num_rows[f"{owner}s"] = len(made)
 
@@ -299,6 +305,8 @@ def _entity_values(
 ) -> EntityValues:
     """Read the categories of items or users, each value held once."""
     table = schema.items if owner == "item" else schema.users
+    if table is None:
+        return EntityValues.of(np.zeros(0, dtype=np.int64), {})
     columns = entity_keys(schema, owner)
     features = [f for f in schema.features_of(owner) if f.vocabulary is not None]
     keys: list[IntArray] = []

@@ -48,7 +48,7 @@ def fingerprint(folder: Path, schema: Schema, encoder_id: str) -> str:
     Raises:
         DataError: a table has no files.
     """
-    entities: tuple[TableFiles, ...] = (schema.users, schema.items)
+    entities: tuple[TableFiles, ...] = (schema.items, *([schema.users] if schema.users else []))
     tables: tuple[TableFiles, ...] = (schema.impressions, *entities, *schema.sources)
     files = [
         [str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns]

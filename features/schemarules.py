@@ -30,14 +30,18 @@ def problems(schema: Schema) -> Iterable[str]:
     yield from _name_problems(schema)
     yield from _list_problems(schema.surfaces, "impressions.surfaces")
     yield from time_problems(schema.time, "time")
-    for table in ("impressions", "users", "items"):
-        yield from _file_problems(getattr(schema, table), table)
+    yield from _file_problems(schema.impressions, "impressions")
+    yield from _file_problems(schema.items, "items")
+    if schema.users is not None:
+        yield from _file_problems(schema.users, "users")
     for vocabulary in schema.vocabularies:
         yield from _vocabulary_problems(vocabulary)
     for feature in schema.features:
         place = f"features.{feature.name}"
         if feature.of == "event":
             yield f"{place}.of: expected user, item or context, got {feature.of!r}"
+        if feature.of == "user" and schema.users is None:
+            yield f"{place}.of: a feature of users needs the table `users`, and none is declared"
         yield from _feature_problems(schema, feature, place)
     yield from _outcome_problems(schema)
     for source in schema.sources:

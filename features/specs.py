@@ -187,7 +187,7 @@ class Schema:
     item: IdSpec
     time: TimeSpec
     impressions: ImpressionsSpec
-    users: EntitySpec
+    users: EntitySpec | None = None
     items: EntitySpec
     vocabularies: tuple[VocabularySpec, ...]
     features: tuple[FeatureSpec, ...]

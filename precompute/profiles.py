@@ -34,6 +34,8 @@ def load_profiles_into_store(folder: Path, schema: Schema, store: Store, *, at_m
     spec, features = schema.user, schema.features_of("user")
     wanted = {feature.name: (feature.column, feature_type(feature)) for feature in features}
     # The id in its own type, since a feature may read the same column as text.
+    if schema.users is None:
+        return 0
     table = read_columns(folder, schema.users, {**wanted, "": (spec.column, id_type(spec))})
     where = f"{folder / schema.users.path}, column {spec.column!r}"
     keys = to_keys(table[""], spec.dtype, where=where).tolist()
