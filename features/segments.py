@@ -155,6 +155,17 @@ class Segment:
             num_late=num_late,
         )
 
+    def count(self, user_keys: IntArray, at_ms: IntArray) -> IntArray:
+        """Give how many events of its user each row may see, (N,), without copying them."""
+        low, high, delay_ms = self._ranges(user_keys)
+        stop = first_not_before(self.events.at_ms, low, high, at_ms)
+        if not delay_ms.any():
+            return stop - low
+        sure = first_not_before(self.events.at_ms, low, stop, at_ms - delay_ms + 1)
+        rows, recent = _expand(sure, stop - sure)
+        rows = rows[self.events.arrival_ms[recent] <= at_ms[rows]]
+        return sure - low + np.bincount(rows, minlength=len(at_ms))
+
     def _ranges(self, user_keys: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         if not len(self.users):
             nothing = np.zeros(len(user_keys), dtype=np.int64)

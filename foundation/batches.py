@@ -24,6 +24,7 @@ from features.errors import DataError
 from features.histories import HistoryIndex, HistorySlice, one_seq
 from features.schema import Schema, SourceSpec
 from foundation.matches import match_features
+from foundation.plan import request_starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,11 +312,9 @@ class BatchBuilder:
 
 def _requests(examples: Examples) -> tuple[IntArray, IntArray]:
     """Give where each request starts and the request of each row."""
-    if not len(examples):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    fresh = np.ones(len(examples), dtype=bool)
-    fresh[1:] = (np.diff(examples.user_keys) != 0) | (np.diff(examples.at_ms) != 0)
-    return np.flatnonzero(fresh), np.cumsum(fresh) - 1
+    starts_R = request_starts(examples.user_keys, examples.at_ms)
+    sizes_R = np.diff(starts_R, append=len(examples))
+    return starts_R, np.repeat(np.arange(len(starts_R)), sizes_R)
 
 
 def _repeat_ranges(offsets_R: IntArray, request_B: IntArray) -> tuple[IntArray, IntArray]:

@@ -30,6 +30,7 @@ class CheckpointMeta:
         step, num_rows: steps taken and training rows seen.
         config: the run's configuration as plain values.
         schema_id, encoder_id: of the data.
+        plan_id: of the batches (`foundation.plan`).
         state_sha256: of `state.pt`.
     """
 
@@ -38,6 +39,7 @@ class CheckpointMeta:
     config: dict[str, Any]
     schema_id: str
     encoder_id: str
+    plan_id: str = ""
     state_sha256: str = ""
 
 
@@ -61,9 +63,14 @@ def save_checkpoint(folder: Path, name: str, state: dict[str, Any], meta: Checkp
 
 
 def load_checkpoint(
-    path: Path, *, config: dict[str, Any] | None, schema_id: str, encoder_id: str
+    path: Path,
+    *,
+    config: dict[str, Any] | None,
+    schema_id: str,
+    encoder_id: str,
+    plan_id: str | None = None,
 ) -> tuple[dict[str, Any], CheckpointMeta]:
-    """Read a checkpoint made for this data and, if given, this configuration.
+    """Read a checkpoint made for this data and, if given, this configuration and these batches.
 
     Raises:
         CheckpointError: incomplete or damaged, or what differs and how.
@@ -78,6 +85,8 @@ def load_checkpoint(
     wanted: dict[str, Any] = {"schema_id": schema_id, "encoder_id": encoder_id}
     if config is not None:
         wanted["config"] = json.loads(json.dumps(config))
+    if plan_id is not None:
+        wanted["plan_id"] = plan_id
     for name, value in wanted.items():
         if getattr(meta, name) != value:
             raise CheckpointError(

@@ -11,7 +11,9 @@ class TrainConfig:
 
     Attributes:
         model: sizes.
-        batch_rows: rows of a step.
+        max_rows, max_tokens: of a step (`foundation.plan`).
+        negative_keep_frac: surface to the share of its negatives that is trained on, with weights
+            that make up for the rest; 1 where absent.
         lr_dense, lr_embedding: peaks for AdamW and Adagrad.
         warmup_frac: share of the steps over which the rate rises; it then falls to a tenth.
         weight_decay: of the dense part.
@@ -26,7 +28,9 @@ class TrainConfig:
     """
 
     model: KunlunConfig = field(default_factory=KunlunConfig)
-    batch_rows: int = 256
+    max_rows: int = 256
+    max_tokens: int = 32_768
+    negative_keep_frac: dict[str, float] = field(default_factory=dict)
     lr_dense: float = 2e-3
     lr_embedding: float = 0.05
     warmup_frac: float = 0.1

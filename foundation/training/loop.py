@@ -3,6 +3,8 @@
 Legend: B rows, A objectives.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,9 +19,18 @@ from torch.nn import functional
 from features.dataset import LogDataset
 from features.encoding import NULL
 from features.log import Impressions
+from features.sampling import keep_frac_by_code, sample_negatives
+from features.schema import SURFACE
 from foundation.assembly import build_model, make_builder, to_examples
 from foundation.batches import BatchBuilder, Examples, FmBatch
 from foundation.model.kunlun import FmOutput, Kunlun
+from foundation.plan import (
+    BatchBudget,
+    BatchPlan,
+    history_tokens,
+    plan_batches,
+    request_starts,
+)
 from foundation.training.checkpoint import (
     FINAL,
     CheckpointMeta,
@@ -74,19 +85,41 @@ def train(
         CheckpointError: `out` holds a run with another configuration or of other data.
         TrainingError: the loss or a gradient is not finite.
     """
-    torch.set_num_threads(config.num_threads)
-    torch.manual_seed(config.seed)
-    model = build_model(dataset, config.model)
-    impressions = dataset.impressions.between(*dataset.splits.fm_train)
-    _start_from_base_rates(model, impressions)
-    run = _Run(dataset, config, model, impressions, out)
+    run = start(dataset, config, out)
     run.resume()
     losses = run.go(progress, stop_after_steps)
     if stop_after_steps is None or run.step == run.num_steps:
         run.save(FINAL)
     return TrainResult(
-        model=model.eval(), losses=losses, num_rows=len(impressions), path=out / FINAL
+        model=run.model.eval(), losses=losses, num_rows=len(run.impressions), path=out / FINAL
     )
+
+
+def start(dataset: LogDataset, config: TrainConfig, out: Path) -> Run:
+    """Give a run at its first step."""
+    torch.set_num_threads(config.num_threads)
+    torch.manual_seed(config.seed)
+    model = build_model(dataset, config.model)
+    impressions = _sampled(dataset, config)
+    _start_from_base_rates(model, impressions)
+    return Run(dataset, config, model, impressions, out)
+
+
+def _sampled(dataset: LogDataset, config: TrainConfig) -> Impressions:
+    """Give the rows of the training window, with as many of the negatives as the run asks for."""
+    shown = dataset.impressions.between(*dataset.splits.fm_train)
+    if not config.negative_keep_frac:
+        return shown
+    names = list(config.negative_keep_frac)
+    stray = sorted(set(names) - set(dataset.schema.surfaces))
+    if stray:
+        raise TrainingError(
+            f"negative_keep_frac: expected surfaces of {list(dataset.schema.surfaces)}, got {stray}"
+        )
+    codes = dataset.encoder.codes(SURFACE, names).tolist()
+    fracs = dict(zip(codes, config.negative_keep_frac.values(), strict=True))
+    shares = keep_frac_by_code(shown.codes[SURFACE], fracs)
+    return sample_negatives(shown, shares, seed=config.seed)
 
 
 def _start_from_base_rates(model: Kunlun, impressions: Impressions) -> None:
@@ -94,13 +127,29 @@ def _start_from_base_rates(model: Kunlun, impressions: Impressions) -> None:
 
     A head that first has to learn that its objective is rare does so with large weights.
     """
-    rates = [impressions.labels[name].mean() for name in model.interface.objectives]
+    rates = [
+        np.average(impressions.labels[name], weights=impressions.weights)
+        for name in model.interface.objectives
+    ]
     p_A = torch.tensor(rates, dtype=torch.float64).clamp(1e-6, 1 - 1e-6)
     with torch.no_grad():
         model.heads.bias.copy_(torch.logit(p_A))
 
 
-class _Run:
+def _plan(dataset: LogDataset, config: TrainConfig, impressions: Impressions) -> BatchPlan:
+    starts = request_starts(impressions.user_keys, impressions.at_ms)
+    tokens = history_tokens(
+        dataset.schema,
+        dataset.histories(),
+        impressions.user_keys[starts],
+        impressions.at_ms[starts],
+        max_events=config.model.max_events,
+    )
+    budget = BatchBudget(max_rows=config.max_rows, max_tokens=config.max_tokens)
+    return plan_batches(starts, tokens, len(impressions), budget)
+
+
+class Run:
     """One run's model, optimisers and position."""
 
     def __init__(
@@ -115,7 +164,8 @@ class _Run:
         self.impressions = impressions
         self.builder: BatchBuilder = make_builder(dataset, config.model)
         self.ids = {"schema_id": dataset.schema.schema_id, "encoder_id": dataset.encoder.encoder_id}
-        self.num_steps = -(-len(impressions) // config.batch_rows)
+        self.plan = _plan(dataset, config, impressions)
+        self.num_steps = len(self.plan)
         self.step = 0
         tables = list(model.embeddings.parameters())
         in_tables = {id(parameter) for parameter in tables}
@@ -133,7 +183,9 @@ class _Run:
         newest = newest_checkpoint(self.out)
         if newest is None:
             return
-        state, meta = load_checkpoint(newest, config=asdict(self.config), **self.ids)
+        state, meta = load_checkpoint(
+            newest, config=asdict(self.config), plan_id=self.plan.plan_id, **self.ids
+        )
         self.model.load_state_dict(state["model"])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(saved)
@@ -145,9 +197,12 @@ class _Run:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
         }
-        num_rows = min(self.step * self.config.batch_rows, len(self.impressions))
         meta = CheckpointMeta(
-            step=self.step, num_rows=num_rows, config=asdict(self.config), **self.ids
+            step=self.step,
+            num_rows=int(self.plan.bounds[self.step]),
+            config=asdict(self.config),
+            plan_id=self.plan.plan_id,
+            **self.ids,
         )
         save_checkpoint(self.out, name, state, meta)
 
@@ -155,8 +210,8 @@ class _Run:
         """Take the remaining steps and give their losses."""
         self.model.train()
         losses = []
-        for batch, labels_BA, weights_B in self._batches():
-            losses.append(self._step(batch, labels_BA, weights_B))
+        for batch, labels_BA, weights_B in self.batches():
+            losses.append(self.take_step(batch, labels_BA, weights_B))
             if self.step % self.config.checkpoint_steps == 0:
                 self.save(f"step-{self.step:08d}")
             if progress is not None:
@@ -165,13 +220,12 @@ class _Run:
                 break
         return losses
 
-    def _batches(self) -> Iterator[tuple[FmBatch, Tensor, Tensor]]:
-        rows = self.config.batch_rows
+    def batches(self) -> Iterator[tuple[FmBatch, Tensor, Tensor]]:
+        """Give the batches of the remaining steps, with labels and weights."""
         objectives = self.model.interface.objectives
+        bounds = self.plan.bounds.tolist()
         for step in range(self.step, self.num_steps):
-            part = self.impressions.take(
-                np.arange(step * rows, min((step + 1) * rows, len(self.impressions)))
-            )
+            part = self.impressions.take(np.arange(bounds[step], bounds[step + 1]))
             examples = self._without_some_context(to_examples(part), step)
             batch = self.builder.build(examples, where=f"training batch {step}")
             labels = np.stack([part.labels[name] for name in objectives], axis=1)
@@ -190,7 +244,8 @@ class _Run:
             numeric=examples.numeric,
         )
 
-    def _step(self, batch: FmBatch, labels_BA: Tensor, weights_B: Tensor) -> float:
+    def take_step(self, batch: FmBatch, labels_BA: Tensor, weights_B: Tensor) -> float:
+        """Train on one batch and give its loss."""
         factor = self._schedule()
         for optimiser, peak in zip(self.optimisers, self.peaks, strict=True):
             optimiser.param_groups[0]["lr"] = peak * factor

@@ -12,7 +12,7 @@ def quickstart() -> TrainConfig:
     model = KunlunConfig(width=48, num_seeds=8, max_events=96)
     return TrainConfig(
         model=model,
-        batch_rows=256,
+        max_rows=256,
         lr_dense=4e-3,
         lr_embedding=0.03,
         weight_decay=0.02,
@@ -24,7 +24,8 @@ def full() -> TrainConfig:
     """All households of Complete Journey: about a million rows, wider and further back."""
     return TrainConfig(
         model=KunlunConfig(width=64, num_seeds=16, max_events=128),
-        batch_rows=512,
+        max_rows=512,
+        max_tokens=65_536,
         lr_dense=3e-3,
         lr_embedding=0.03,
         weight_decay=0.02,

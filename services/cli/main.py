@@ -118,6 +118,27 @@ def data_bench_ingest(
         record_rows("data", rows, case=f"ingest-{impressions // 10**6}m", command=command)
 
 
+@data_app.command("bench-loader")
+def data_bench_loader(
+    data: DataDir,
+    recipe: Annotated[str, typer.Option(help="quickstart or full.")] = "quickstart",
+    steps: Annotated[int, typer.Option(help="Batches to time.")] = 60,
+    is_recorded: Annotated[
+        bool, typer.Option("--record", help="Append the figures to docs/results/data.csv.")
+    ] = False,
+) -> None:
+    """Measure how fast batches are made, beside how fast the foundation model trains on them."""
+    from services.cli.loaderbench import measure
+    from services.cli.offline import open_dataset
+    from services.cli.report.results import record_rows
+
+    rows = measure(open_dataset(data), recipe=recipe, num_steps=steps)
+    Console().print_json(data={row["metric"]: row["value"] for row in rows})
+    if is_recorded:
+        command = f"gemcutter data bench-loader --recipe {recipe} --steps {steps}"
+        record_rows("data", rows, case="cj", command=command)
+
+
 @app.command()
 def train(
     data: DataDir,

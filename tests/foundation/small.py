@@ -31,7 +31,7 @@ CONFIG = KunlunConfig(
     bottleneck_dim=8,
     bottleneck_prefixes=(4, 8),
 )
-TRAIN = TrainConfig(model=CONFIG, batch_rows=48, lr_dense=5e-3, checkpoint_steps=3, num_threads=1)
+TRAIN = TrainConfig(model=CONFIG, max_rows=48, lr_dense=5e-3, checkpoint_steps=3, num_threads=1)
 
 
 @cache

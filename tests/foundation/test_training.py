@@ -46,8 +46,8 @@ def test_a_checkpoint_of_another_configuration_is_refused_with_the_difference(
     tmp_path: Path,
 ) -> None:
     train(tiny_dataset(), TRAIN, tmp_path, stop_after_steps=3)
-    with pytest.raises(CheckpointError, match="batch_rows: 48, expected 32"):
-        train(tiny_dataset(), replace(TRAIN, batch_rows=32), tmp_path)
+    with pytest.raises(CheckpointError, match="max_rows: 48, expected 32"):
+        train(tiny_dataset(), replace(TRAIN, max_rows=32), tmp_path)
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
@@ -57,6 +57,38 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
         load_checkpoint(result.path, config=None, schema_id=schema_id, encoder_id="0" * 16)
     with pytest.raises(CheckpointError, match="schema_id"):
         load_checkpoint(result.path, config=None, schema_id="0" * 16, encoder_id=encoder_id)
+
+
+def test_resuming_a_run_of_few_tokens_and_sampled_negatives_equals_not_stopping(
+    tmp_path: Path,
+) -> None:
+    config = replace(TRAIN, max_tokens=200, negative_keep_frac={"feed": 0.5})
+    straight = train(tiny_dataset(), config, tmp_path / "straight")
+    head = train(tiny_dataset(), config, tmp_path / "stopped", stop_after_steps=7)
+    tail = train(tiny_dataset(), config, tmp_path / "stopped")
+
+    assert head.losses[:6] + tail.losses == straight.losses
+    assert straight.num_rows < train(tiny_dataset(), TRAIN, tmp_path / "all").num_rows
+    assert len(straight.losses) > straight.num_rows // TRAIN.max_rows + 1
+
+
+def test_a_checkpoint_of_other_batches_is_refused_with_both_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tiny_dataset(), TRAIN, tmp_path, stop_after_steps=3)
+    # As when events came late and histories grew: the same rows, cut elsewhere.
+    grown = loop.history_tokens
+    monkeypatch.setattr(loop, "history_tokens", lambda *args, **names: 900 * grown(*args, **names))
+
+    with pytest.raises(CheckpointError, match=r"plan_id is '\w+', expected '\w+'"):
+        train(tiny_dataset(), TRAIN, tmp_path)
+
+
+def test_a_share_of_negatives_for_a_surface_that_is_none_is_refused(tmp_path: Path) -> None:
+    config = replace(TRAIN, negative_keep_frac={"tv": 0.5})
+
+    with pytest.raises(TrainingError, match=r"expected surfaces of .*'feed'.*got \['tv'\]"):
+        train(tiny_dataset(), config, tmp_path)
 
 
 def test_a_half_written_checkpoint_is_never_picked(tmp_path: Path) -> None:
