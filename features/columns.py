@@ -46,9 +46,11 @@ class EncodingCounts:
     Attributes:
         num_null: missing values. num_unknown: not in the vocabulary.
         num_clipped: numbers moved to a bound.
+        is_used: by hashed vocabulary, which of its codes occurred.
     """
 
     def __init__(self) -> None:
+        self.is_used: dict[str, npt.NDArray[np.bool_]] = {}
         self.num_null: Counter[str] = Counter()
         self.num_unknown: Counter[str] = Counter()
         self.num_clipped: Counter[str] = Counter()
@@ -191,6 +193,9 @@ def feature_column(
         codes = encoder.codes(str(vocabulary), values)
         counts.num_null[label] += int(np.count_nonzero(codes == NULL))
         counts.num_unknown[label] += int(np.count_nonzero(codes == UNKNOWN))
+        if encoder.num_buckets(str(vocabulary)):
+            size = encoder.size(str(vocabulary))
+            counts.is_used.setdefault(str(vocabulary), np.zeros(size, dtype=bool))[codes] = True
         return codes
 
     def to_numbers(values: pa.ChunkedArray, place: str) -> AnyArray:

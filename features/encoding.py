@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,25 @@ class Vocabulary:
             digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
             return FIRST + int.from_bytes(digest, "little") % self.spec.num_buckets
         return self._code_by_value.get(text, UNKNOWN)
+
+
+def collision_frac(num_used: int, num_buckets: int) -> float:
+    """Estimate the share of a hashed vocabulary's values that share their code with another.
+
+    Of n values in B buckets, B (1 - (1 - 1/B)^n) buckets are used on average, and a value is alone
+    in its own with probability (1 - 1/B)^(n - 1). The first gives n, the second the share.
+
+    Args:
+        num_used: codes that occurred, reserved ones not counted.
+        num_buckets: of the vocabulary; if all are used, nearly every value shares one.
+    """
+    if num_used < 2:
+        return 0.0
+    if num_used >= num_buckets:
+        return 1.0
+    empty = math.log1p(-1 / num_buckets)
+    num_values = math.log1p(-num_used / num_buckets) / empty
+    return -math.expm1((num_values - 1) * empty)
 
 
 def as_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -162,6 +182,10 @@ class Encoder:
     def size(self, vocabulary: str) -> int:
         """Number of codes of a vocabulary, the three reserved ones included."""
         return self._of(vocabulary).size
+
+    def num_buckets(self, vocabulary: str) -> int:
+        """Number of buckets of a hashed vocabulary, 0 of a fitted one."""
+        return self._of(vocabulary).spec.num_buckets
 
     def codes(
         self, vocabulary: str, values: pa.Array | pa.ChunkedArray | Sequence[Any]

@@ -33,7 +33,7 @@ from features.columns import (
     impression_keys,
     read_arrays,
 )
-from features.encoding import NULL, UNKNOWN, Encoder
+from features.encoding import FIRST, NULL, UNKNOWN, Encoder, collision_frac
 from features.entities import EntityTable
 from features.errors import BadRows, DataError
 from features.ingestprogress import Progress
@@ -161,6 +161,10 @@ class _Ingest:
             num_null=dict(self._counts.num_null),
             num_unknown=dict(self._counts.num_unknown),
             num_clipped=dict(+self._counts.num_clipped),
+            collision_frac={
+                name: collision_frac(int(used[FIRST:].sum()), len(used) - FIRST)
+                for name, used in self._counts.is_used.items()
+            },
         )
 
     def impressions(self) -> None:

@@ -22,6 +22,7 @@ class IngestReport:
         num_null, num_unknown: table and feature ("impressions/slot") to values that are missing,
             or not in the vocabulary.
         num_clipped: table and feature to numbers moved to a bound, as the schema asked.
+        collision_frac: hashed vocabulary to the estimated share of its values that share a code.
     """
 
     num_rows: dict[str, int] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class IngestReport:
     num_null: dict[str, int] = field(default_factory=dict)
     num_unknown: dict[str, int] = field(default_factory=dict)
     num_clipped: dict[str, int] = field(default_factory=dict)
+    collision_frac: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.encoding import FIRST, NULL, UNKNOWN, Encoder
+from features.encoding import FIRST, NULL, UNKNOWN, Encoder, Vocabulary, collision_frac
 from features.errors import DataError, SchemaError
-from features.schema import FeatureSpec, Schema, parse_schema
+from features.schema import FeatureSpec, Schema, VocabularySpec, parse_schema
 from tests.features.tiny_log import SCHEMA
 
 TRAINED = ["a", "a", "a", "b", "b", "c", None, None]
@@ -195,3 +195,21 @@ def test_a_file_with_an_impossible_vocabulary_is_refused(tmp_path: Path) -> None
 
     with pytest.raises(DataError, match="not an encoder"):
         Encoder.load(path)
+
+
+@pytest.mark.parametrize(("num_values", "num_buckets"), [(300, 3000), (1000, 1000), (3000, 1000)])
+def test_the_collision_rate_of_a_hashed_vocabulary_is_estimated_from_the_codes_in_use(
+    num_values: int, num_buckets: int
+) -> None:
+    spec = VocabularySpec(name="x", policy="hashed", num_buckets=num_buckets)
+    words = Vocabulary(spec=spec, values=())
+    codes = np.array([words.code(f"value {place}") for place in range(num_values)])
+    _, counts = np.unique(codes, return_counts=True)
+
+    real = counts[counts > 1].sum() / num_values
+    assert collision_frac(len(counts), num_buckets) == pytest.approx(real, abs=0.04)
+
+
+def test_a_hashed_vocabulary_of_one_value_collides_with_nothing_and_a_full_one_with_all() -> None:
+    assert collision_frac(0, 8) == collision_frac(1, 8) == 0
+    assert collision_frac(8, 8) == 1
