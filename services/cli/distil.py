@@ -91,7 +91,7 @@ def run_transfer(
 ) -> None:
     """Write the log, distil, and print the rows."""
     run, steps = RunFolder(out), Steps(console)
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, steps)
     with steps.step("transfer_log", "transfer log from the frozen model") as step:
         log = write_log(dataset, fm, run.transfer_log, step=step)
     with steps.step("verticals", "vertical models") as step:

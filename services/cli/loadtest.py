@@ -22,6 +22,7 @@ from protos import ranking_pb2
 from services.cli.live import Filler, Ranker, running_ranker
 from services.cli.offline import open_dataset
 from services.cli.processes import Child
+from services.cli.progress import Steps
 from services.cli.report.results import record_load
 from services.cli.run_folder import RunFolder
 
@@ -161,7 +162,7 @@ def run_loadtest(
             LocalServer.start(log_folder=run.logs) as server,
             closing(open_store(server.url)) as store,
         ):
-            Filler.of_run(run, open_dataset(run.data), store).refill(splits.test[1])
+            Filler.of_run(run, open_dataset(run.data, Steps(console)), store).refill(splits.test[1])
             log = run.logs / "ranker.log"
             with running_ranker(run.bundle, server.url, log=log) as ranker:
                 report = load(f"grpc://{ranker.grpc_address}")

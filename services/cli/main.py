@@ -130,10 +130,13 @@ def data_bench_loader(
     """Measure how fast batches are made, beside how fast the foundation model trains on them."""
     from services.cli.loaderbench import measure
     from services.cli.offline import open_dataset
+    from services.cli.progress import Steps
     from services.cli.report.results import record_rows
 
-    rows = measure(open_dataset(data), recipe=recipe, num_steps=steps)
-    Console().print_json(data={row["metric"]: row["value"] for row in rows})
+    console = Console()
+    dataset = open_dataset(data, Steps(console))
+    rows = measure(dataset, recipe=recipe, num_steps=steps)
+    console.print_json(data={row["metric"]: row["value"] for row in rows})
     if is_recorded:
         command = f"gemcutter data bench-loader --recipe {recipe} --steps {steps}"
         record_rows("data", rows, case="cj", command=command)
@@ -155,8 +158,10 @@ def train(
     from services.cli.progress import Steps
 
     console = Console()
-    with Steps(console).step("train", "foundation model") as step:
-        console.print_json(data=train_fm(open_dataset(data), out, recipe=recipe, step=step))
+    steps = Steps(console)
+    dataset = open_dataset(data, steps)
+    with steps.step("train", "foundation model") as step:
+        console.print_json(data=train_fm(dataset, out, recipe=recipe, step=step))
 
 
 @app.command()

@@ -22,7 +22,7 @@ from foundation.frozen import FrozenFm
 from foundation.training.loop import train
 from foundation.training.recipes import RECIPES
 from foundation.transfer import write_transfer_log
-from services.cli.progress import Step
+from services.cli.progress import Step, Steps
 
 CAVEAT = (
     "Complete Journey does not say whether a household looked at the shelf or the mailer: a "
@@ -148,6 +148,8 @@ def estimate_json(estimate: Estimate) -> Json:
     }
 
 
-def open_dataset(folder: Path) -> LogDataset:
-    """Read a data set folder, or its schema file's folder."""
-    return load_dataset(folder.parent if folder.suffix in {".yaml", ".yml"} else folder)
+def open_dataset(folder: Path, steps: Steps) -> LogDataset:
+    """Read a data set folder, or its schema file's folder, showing how far it is."""
+    folder = folder.parent if folder.suffix in {".yaml", ".yml"} else folder
+    with steps.step("read", f"reading {folder}") as step:
+        return load_dataset(folder, progress=step.count)

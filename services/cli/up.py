@@ -16,6 +16,7 @@ from loadtests.traffic import logged_requests
 from services.cli.live import Filler, running_ranker
 from services.cli.offline import open_dataset
 from services.cli.processes import Child, ChildError
+from services.cli.progress import Steps
 from services.cli.run_folder import RunFolder
 
 _WATCH_S = 1.0
@@ -30,7 +31,7 @@ def run_up(root: Path, data: Path, console: Console, *, grpc_port: int, http_por
     run = RunFolder(root)
     if not run.bundle.exists():
         raise ChildError(f"{run.bundle} is missing: run `gemcutter quickstart --out {root}` first")
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, Steps(console))
     events = run.root / "events.jsonl"
     events.touch()
     with LocalServer.start(log_folder=run.logs) as server, closing(open_store(server.url)) as store:
