@@ -3,7 +3,7 @@
 from features.dataset import LogDataset
 from features.histories import HistoryIndex
 from features.log import Impressions
-from foundation.batches import BatchBuilder, Examples, vocabulary_by_feature
+from foundation.batches import BatchBuilder, Examples, HistoryLimits, vocabulary_by_feature
 from foundation.matches import num_match_features
 from foundation.model.config import KunlunConfig
 from foundation.model.kunlun import Interface, Kunlun
@@ -55,9 +55,12 @@ def make_builder(
         users=dataset.users,
         histories=dataset.histories() if histories is None else histories,
         match_features=match_features(dataset),
-        max_length=config.max_events,
-        count_length=config.count_events,
-        half_lives_days=config.half_lives_days,
+        limits=HistoryLimits(
+            max_length=config.max_events,
+            count_length=config.count_events,
+            half_lives_days=config.half_lives_days,
+        ),
+        tables=vocabulary_by_feature(dataset.schema, dataset.encoder),
     )
 
 

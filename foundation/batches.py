@@ -96,7 +96,12 @@ class FmBatch:
 
 
 def keyed_jagged(
-    keys: Sequence[str], values: Sequence[IntArray], lengths: Sequence[IntArray], *, where: str
+    keys: Sequence[str],
+    values: Sequence[IntArray],
+    lengths: Sequence[IntArray],
+    *,
+    where: str,
+    tables: Mapping[str, tuple[str, int]] | None = None,
 ) -> KeyedJaggedTensor:
     """Build a KeyedJaggedTensor whose lengths are known to fit its values.
 
@@ -105,9 +110,11 @@ def keyed_jagged(
         values: the codes of each feature, all rows end to end.
         lengths: the number of codes in each row, for each feature.
         where: source and batch, for errors.
+        tables: feature to its embedding table and the rows of that.
 
     Raises:
-        DataError: numbers of features, rows or values that disagree; names the feature.
+        DataError: numbers of features, rows or values that disagree, or a code that its table
+            does not have; names the feature.
     """
     if not len(keys) == len(values) == len(lengths):
         raise DataError(
@@ -125,6 +132,8 @@ def keyed_jagged(
                 f"{where}: feature {key!r} has lengths that add up to {int(counts.sum())}, "
                 f"expected {len(codes)}, its number of values"
             )
+        if tables is not None and len(codes):
+            _require_in_table(codes, key, tables[key], where)
     flat = np.concatenate(values) if values else np.zeros(0, dtype=np.int64)
     counted = np.concatenate(lengths) if lengths else np.zeros(0, dtype=np.int64)
     return KeyedJaggedTensor(
@@ -135,6 +144,31 @@ def keyed_jagged(
     )
 
 
+def _require_in_table(codes: IntArray, key: str, table: tuple[str, int], where: str) -> None:
+    """A code that a table lacks is an assertion somewhere on a GPU, or another row's vector."""
+    (name, num_rows), least, largest = table, int(codes.min()), int(codes.max())
+    if least < 0 or largest >= num_rows:
+        raise DataError(
+            f"{where}: feature {key!r}, table {name!r} of {num_rows} rows: expected codes from 0 "
+            f"to {num_rows - 1}, got {least if least < 0 else largest}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryLimits:
+    """How far a model looks back.
+
+    Attributes:
+        max_length: events kept per request over all sources, newest.
+        count_length: events per request and source that match counts look at, newest.
+        half_lives_days: of the decayed counts.
+    """
+
+    max_length: int
+    count_length: int
+    half_lives_days: tuple[float, ...]
+
+
 class BatchBuilder:
     """Builds batches of examples over an index of histories.
 
@@ -143,9 +177,8 @@ class BatchBuilder:
         items, users: encoded entities.
         histories: every event source of the schema.
         match_features: item features compared between candidate and event.
-        max_length: events kept per request over all sources, newest.
-        count_length: events per request and source that match counts look at, newest.
-        half_lives_days: of the decayed counts.
+        limits: how far to look back.
+        tables: from :func:`vocabulary_by_feature`.
     """
 
     def __init__(
@@ -156,15 +189,13 @@ class BatchBuilder:
         users: EntityTable,
         histories: HistoryIndex,
         match_features: Sequence[str],
-        max_length: int,
-        count_length: int,
-        half_lives_days: tuple[float, ...],
+        limits: HistoryLimits,
+        tables: Mapping[str, tuple[str, int]],
     ) -> None:
-        self._schema = schema
+        self._schema, self._tables = schema, tables
         self._items, self._users, self._histories = items, users, histories
         self._match_features = tuple(match_features)
-        self._max_length, self._count_length = max_length, count_length
-        self._half_lives_days = half_lives_days
+        self._limits = limits
         self._context = schema.features_of("context")
 
     def build(self, examples: Examples, *, where: str = "batch") -> FmBatch:
@@ -179,11 +210,14 @@ class BatchBuilder:
         users_R, at_R = examples.user_keys[starts_R], examples.at_ms[starts_R]
         slices = {
             source.name: self._histories.visible(
-                source.name, users_R, at_R, max_length=min(source.max_length, self._max_length)
+                source.name,
+                users_R,
+                at_R,
+                max_length=min(source.max_length, self._limits.max_length),
             )
             for source in self._schema.sources
         }
-        merged = one_seq(slices, max_length=self._max_length)
+        merged = one_seq(slices, max_length=self._limits.max_length)
         first = np.cumsum([0, *(len(part.at_ms) for part in slices.values())])[:-1]
         lengths_R = np.diff(merged.offsets)
         age_ms = np.repeat(at_R, lengths_R) - merged.at_ms
@@ -213,7 +247,7 @@ class BatchBuilder:
             if source.item_column is None:
                 continue
             part = self._histories.visible(
-                source.name, users_R, at_R, max_length=self._count_length
+                source.name, users_R, at_R, max_length=self._limits.count_length
             )
             assert part.item_keys is not None
             parts.append(
@@ -223,7 +257,7 @@ class BatchBuilder:
                     self._match_keys(part.item_keys, unmatched=-1),
                     np.repeat(at_R, part.lengths) - part.at_ms,
                     part.offsets,
-                    half_lives_days=self._half_lives_days,
+                    half_lives_days=self._limits.half_lives_days,
                 )
             )
         return torch.from_numpy(np.concatenate(parts, axis=1))
@@ -239,7 +273,11 @@ class BatchBuilder:
                 columns[feature.name] = examples.codes.get(feature.name, missing)
         ones = np.ones(len(examples), dtype=np.int64)
         return keyed_jagged(
-            list(columns), list(columns.values()), [ones] * len(columns), where=where
+            list(columns),
+            list(columns.values()),
+            [ones] * len(columns),
+            where=where,
+            tables=self._tables,
         )
 
     def _set_numeric(self, examples: Examples) -> Tensor:
@@ -266,6 +304,7 @@ class BatchBuilder:
                 list(columns.values()),
                 lengths,
                 where=f"{where}, source {source.name!r}",
+                tables=self._tables,
             ),
             numeric_EG=torch.from_numpy(
                 np.stack(numeric, axis=1)

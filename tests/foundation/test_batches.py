@@ -1,14 +1,17 @@
 """Batches hold what each row may see, and refuse what does not fit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from features.encoding import FIRST
+from features.encoding import FIRST, Encoder
 from features.errors import DataError
+from foundation.assembly import make_builder
 from foundation.batches import Examples, keyed_jagged
 from foundation.matches import match_features
-from tests.foundation.small import tiny_builder, tiny_dataset, tiny_examples, tiny_model
+from tests.foundation.small import CONFIG, tiny_builder, tiny_dataset, tiny_examples, tiny_model
 
 HOUR_MS = 3_600_000
 
@@ -43,6 +46,33 @@ def test_all_lengths_zero_and_no_rows_at_all_are_valid() -> None:
     assert empty["b"].values().numel() == 0
     nothing = keyed_jagged(["a"], [ints()], [ints()], where="batch 0")
     assert nothing.stride() == 0
+
+
+@pytest.mark.parametrize(("code", "named"), [(5, 5), (-1, -1)])
+def test_a_code_that_its_table_lacks_is_refused_with_feature_table_and_rows(
+    code: int, named: int
+) -> None:
+    tables = {"a": ("words", 5)}
+    fits = keyed_jagged(["a"], [ints(0, 4)], [ints(2)], where="batch 0", tables=tables)
+    assert fits["a"].values().tolist() == [0, 4]
+
+    said = (
+        rf"batch 3: feature 'a', table 'words' of 5 rows: expected codes from 0 to 4, got {named}"
+    )
+    with pytest.raises(DataError, match=said):
+        keyed_jagged(["a"], [ints(0, code)], [ints(2)], where="batch 3", tables=tables)
+
+
+def test_an_encoder_with_more_values_than_the_models_tables_is_refused_by_the_first_batch() -> None:
+    """As when a vocabulary grew after the model was made."""
+    dataset = tiny_dataset()
+    small = replace(dataset, encoder=Encoder.of_counts(dataset.schema, {"item_id": {"100": 1}}))
+    builder = make_builder(small, CONFIG)
+
+    with pytest.raises(
+        DataError, match=r"feature 'item_id', table 'item_id' of 4 rows: .* got \d+"
+    ):
+        builder.build(tiny_examples())
 
 
 def test_a_batch_of_no_examples_can_be_built() -> None:
