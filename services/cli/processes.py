@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from services.lifeline import OWNED
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 
@@ -21,7 +23,7 @@ class ChildError(RuntimeError):
 
 
 class Child:
-    """One of our own modules running as a process of its own.
+    """One of our own modules running as a process of its own; it ends if this one is killed.
 
     Args:
         module: what `python -m` runs.
@@ -38,10 +40,11 @@ class Child:
         with log.open("wb") as errors:
             self._process = subprocess.Popen(  # noqa: S603 (our own module, no shell)
                 [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 bufsize=0,  # a line left in a buffer would not wake the selector
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", OWNED: "1"},
             )
         self.announcement = self._first_json_line(module)
 
@@ -91,8 +94,9 @@ class Child:
 
     def _close(self) -> int:
         code = self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         return code
 
     def __enter__(self) -> Self:

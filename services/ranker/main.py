@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from features.errors import GemcutterError
+from services.lifeline import end_with_owner
 from services.logs import start_logging
 from services.ranker.config import parse_config
 from services.ranker.process import RankerProcess
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start_logging()
     _log.info("starting", extra={"config": config.shown()})
     signals = _Signals.catch()
+    end_with_owner()
     try:
         process = RankerProcess.start(config)
     except (GemcutterError, ValueError, RuntimeError, OSError) as error:

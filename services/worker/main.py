@@ -39,6 +39,7 @@ from precompute.sources.lines import LinesSource
 from precompute.sources.source import Source
 from precompute.worker import Worker, WorkerConfig
 from precompute.writing import VectorStoreSink
+from services.lifeline import end_with_owner
 from services.logs import start_logging
 from services.worker.config import WorkerSettings, parse_settings
 from services.worker.metrics import serve_metrics
@@ -130,6 +131,7 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
         config=WorkerConfig(max_events=settings.max_events),
     )
     stack.enter_context(_stopping_on_signals(worker))
+    end_with_owner()
     stack.enter_context(_progress(worker))
     announcement: dict[str, object] = {"event": "started", "source": source.name}
     announcement["space_id"] = model.space_id
