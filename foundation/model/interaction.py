@@ -1,4 +1,9 @@
-"""Global interaction: one Wukong layer over set tokens and pooled events."""
+"""Global interaction: Wukong layers over set tokens and pooled events, as one or several experts.
+
+Legend: B rows, N set tokens, P pooled tokens, M tokens that go in, R rank, D width.
+"""
+
+from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +19,7 @@ class Wukong(nn.Module):
         rank: columns of the projection that replaces the full matrix of dot products.
         hidden: width of the machine's MLP.
 
-    Source: arXiv 2403.02545, FMB and LCB; arXiv 2602.10016, global interaction, one expert.
+    Source: arXiv 2403.02545, FMB and LCB.
     """
 
     def __init__(
@@ -42,3 +47,81 @@ class Wukong(nn.Module):
         mixed = torch.cat((machine_BND, linear_BND), dim=1)
         out: Tensor = self.norm(mixed + tokens_BMD[:, : self.num_outputs])
         return out
+
+    def flops(self, num_rows: int) -> float:
+        """Give the forward FLOPs of so many rows."""
+        num_inputs, rank = self.y_MR.shape
+        first, last = self.machine[1], self.machine[3]
+        machine = first.in_features * first.out_features + last.in_features * last.out_features
+        dots = 2 * num_inputs * rank * self.width
+        linear = num_inputs * self.compress.out_features * self.width
+        return 2.0 * num_rows * (dots + machine + linear)
+
+
+class WukongExperts(nn.Module):
+    """Several Wukong layers side by side, each over a part of the set tokens and all pooled ones.
+
+    Which tokens an expert has turns with the layer, and a linear map over all tokens is added, so
+    that experts see one another's.
+
+    Args:
+        num_tokens, num_pooled: N and P.
+        num_experts: parts; 1 is a plain Wukong layer.
+        turn: of the parts.
+        width, rank, hidden: as of :class:`Wukong`; the hidden width is shared out.
+
+    Source: arXiv 2602.10016, mixture of Wukong experts. Differs: how parts mix is not public.
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        num_pooled: int,
+        *,
+        num_experts: int,
+        turn: int,
+        width: int,
+        rank: int,
+        hidden: int,
+    ) -> None:
+        super().__init__()
+        place = torch.arange(num_tokens)
+        # Neighbours go to different experts, and by another turn to different ones together.
+        part = (place + turn * (place // num_experts)) % num_experts
+        self.parts = [torch.nonzero(part == expert).flatten() for expert in range(num_experts)]
+        back = torch.argsort(torch.cat(self.parts))
+        self.register_buffer("back", back, persistent=False)
+        self.experts = nn.ModuleList(
+            Wukong(
+                len(mine) + num_pooled,
+                len(mine),
+                width=width,
+                rank=rank,
+                hidden=max(1, hidden // num_experts),
+            )
+            for mine in self.parts
+        )
+        num_inputs = num_tokens + num_pooled
+        self.across = nn.Linear(num_inputs, num_tokens) if num_experts > 1 else None
+
+    def forward(self, tokens_BND: Tensor, pooled_BPD: Tensor) -> Tensor:
+        """Give (B, N, D)."""
+        if self.across is None:
+            out: Tensor = self.experts[0](torch.cat((tokens_BND, pooled_BPD), dim=1))
+            return out
+        mixed = [
+            expert(torch.cat((tokens_BND[:, mine], pooled_BPD), dim=1))
+            for expert, mine in zip(self.experts, self.parts, strict=True)
+        ]
+        everything = torch.cat((tokens_BND, pooled_BPD), dim=1)
+        back: Tensor = self.get_buffer("back")
+        across: Tensor = self.across(everything.mT).mT
+        return torch.cat(mixed, dim=1)[:, back] + across
+
+    def flops(self, num_rows: int) -> float:
+        """Give the forward FLOPs of so many rows."""
+        total = sum(expert.flops(num_rows) for expert in self.experts)
+        if self.across is not None:
+            width = self.experts[0].width
+            total += 2.0 * num_rows * self.across.in_features * self.across.out_features * width
+        return float(total)

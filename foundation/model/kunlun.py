@@ -1,185 +1,193 @@
-"""The whole model, in the layer order of Kunlun.
+"""The Kunlun body: layers of personalised feed-forward, attention, seed pooling and interaction.
 
 A layer: weight generation from the set tokens X; personalised feed-forward of the events S; S goes
-to seed pooling and to self-attention; X and the pooled tokens go to global interaction.
+to seed pooling and to self-attention; X and the pooled tokens go to global interaction. Every
+component can be switched for a simpler one, or off, to see what it is worth.
+
+Source: arXiv 2602.10016. Differs: match embeddings and decayed match counts are inputs; one width
+for all event types.
+
+Legend: B rows, N set tokens, M events end to end, P pooled tokens, D width.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from __future__ import annotations
+
+from typing import Literal
 
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foundation.batches import FmBatch
-from foundation.model.attention import WindowSelfAttention
-from foundation.model.bottleneck import Bottleneck
-from foundation.model.config import KunlunConfig
-from foundation.model.embeddings import Embeddings
-from foundation.model.events import AgeEncoding, EventAggregator
-from foundation.model.interaction import Wukong
-from foundation.model.pffn import WeightGeneration, pffn_block
-from foundation.model.pooling import SeedPooling
+from foundation.model.attention import SelfAttention
+from foundation.model.interaction import WukongExperts
+from foundation.model.interface import Encoded
+from foundation.model.pffn import FeedForward, FeedForwardKind
+from foundation.model.pooling import Pooling, PoolingKind
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interface:
-    """What a model must know of the data: which features and sources there are.
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class KunlunConfig:
+    """Sizes and switches of a Kunlun body.
 
     Attributes:
-        tables: KeyedJaggedTensor key to (vocabulary, number of codes).
-        set_features: categorical set features in order; each is one token.
-        num_set_numeric: G.
-        sources: source name to (its keys, its number of numeric columns).
-        num_match_keys: J.
-        num_counts: C, match counts.
-        objectives: A names.
+        num_heads: H; divides the width.
+        num_layers: of interaction; which of them also change or pool events says `comp_skip`.
+        feed_forward: `gdpa`, personalised by generated keys and values; `linear`, by a generated
+            matrix (InterFormer's); `shared`, an ordinary one; or `none`.
+        generated_width: F, hidden width of the feed-forward networks.
+        summary_tokens: set tokens are compressed to this many before generation.
+        attention: `window`, `full` or `none`.
+        half_window: events that one sees on either side.
+        rotary: angles by place and time (`time`, ROTE), by `place` alone, or `none`.
+        pooling: `hsp` with S seeds and P tokens, `pma` with P queries, or the `mean`.
+        num_seeds, num_pooled: S and P. kron_rank: terms of the seeds' compression.
+        num_experts: Wukong experts, each over a partition of the tokens that turns with the layer.
+        interaction_rank: columns of the factorisation machine's projection.
+        interaction_hidden: width of its MLP.
+        comp_skip: even layers feed forward and pool, odd ones attend and reuse what was pooled
+            (CompSkip); takes an odd number of layers, since nobody would read the last attention.
     """
 
-    tables: Mapping[str, tuple[str, int]]
-    set_features: tuple[str, ...]
-    num_set_numeric: int
-    sources: Mapping[str, tuple[tuple[str, ...], int]]
-    num_match_keys: int
-    num_counts: int
-    objectives: tuple[str, ...]
+    kind: Literal["kunlun"] = "kunlun"
+    num_heads: int = 4
+    num_layers: int = 2
+    feed_forward: FeedForwardKind = "gdpa"
+    generated_width: int = 32
+    summary_tokens: int = 8
+    attention: Literal["window", "full", "none"] = "window"
+    half_window: int = 32
+    rotary: Literal["time", "place", "none"] = "time"
+    pooling: PoolingKind = "hsp"
+    num_seeds: int = 16
+    num_pooled: int = 4
+    kron_rank: int = 2
+    num_experts: int = 1
+    interaction_rank: int = 16
+    interaction_hidden: int = 256
+    comp_skip: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse sizes that do not fit one another."""
+        if self.num_layers < 1:
+            raise ValueError(f"num_layers: expected 1 or more, got {self.num_layers}")
+        if self.comp_skip and self.num_layers % 2 == 0:
+            raise ValueError(f"num_layers: comp_skip takes an odd number, got {self.num_layers}")
+        if self.num_experts < 1:
+            raise ValueError(f"num_experts: expected 1 or more, got {self.num_experts}")
 
-@dataclass(frozen=True, kw_only=True)
-class FmOutput:
-    """What the model says of B rows.
+    def check(self, width: int) -> None:
+        """Refuse a width that the heads do not divide."""
+        if width % (2 * self.num_heads):
+            raise ValueError(
+                f"width: expected a multiple of 2 * num_heads = {2 * self.num_heads}, got {width}"
+            )
 
-    Shapes:
-        logits_BA: (B, A). z_BD: (B, D'), in [-1, 1]. reconstruction: scalar.
-    """
-
-    logits_BA: Tensor
-    z_BD: Tensor
-    reconstruction: Tensor
+    def build(self, *, num_tokens: int, width: int) -> Kunlun:
+        """Give a new body."""
+        return Kunlun(self, num_tokens=num_tokens, width=width)
 
 
 class KunlunLayer(nn.Module):
     """One layer over set tokens and events.
 
     Args:
-        num_tokens: N.
         config: sizes.
-        has_attention: false for the last layer, whose attended events nobody would read.
+        num_tokens: N.
+        width: D.
+        place: of the layer, from 0.
     """
 
-    def __init__(self, num_tokens: int, config: KunlunConfig, *, has_attention: bool) -> None:
+    def __init__(self, config: KunlunConfig, *, num_tokens: int, width: int, place: int) -> None:
         super().__init__()
-        width, num_heads = config.width, config.num_heads
-        self.generation = WeightGeneration(
-            num_tokens,
-            summary_tokens=config.summary_tokens,
-            generated=config.generated_width,
-            width=width,
-            num_heads=num_heads,
-        )
-        self.attention = (
-            WindowSelfAttention(width=width, num_heads=num_heads, half_window=config.half_window)
-            if has_attention
+        is_even, is_last = place % 2 == 0, place + 1 == config.num_layers
+        feeds, pools = (is_even, is_even) if config.comp_skip else (True, True)
+        # Without CompSkip nobody would read the events that leave the last layer.
+        attends = not is_even if config.comp_skip else not is_last
+        self.feed_forward = (
+            FeedForward(
+                config.feed_forward,
+                num_tokens=num_tokens,
+                summary_tokens=config.summary_tokens,
+                generated=config.generated_width,
+                width=width,
+                num_heads=config.num_heads,
+            )
+            if feeds and config.feed_forward != "none"
             else None
         )
-        self.pooling = SeedPooling(
-            width=width,
-            num_heads=num_heads,
-            num_seeds=config.num_seeds,
-            num_pooled=config.num_pooled,
-            rank=config.kron_rank,
+        self.attention = (
+            SelfAttention(
+                width=width,
+                num_heads=config.num_heads,
+                half_window=config.half_window if config.attention == "window" else None,
+                rotary=config.rotary,
+            )
+            if attends and config.attention != "none"
+            else None
         )
-        self.interaction = Wukong(
-            num_tokens + config.num_pooled,
+        self.pooling = (
+            Pooling(
+                config.pooling,
+                width=width,
+                num_heads=config.num_heads,
+                num_seeds=config.num_seeds,
+                num_pooled=config.num_pooled,
+                rank=config.kron_rank,
+            )
+            if pools
+            else None
+        )
+        self.interaction = WukongExperts(
             num_tokens,
+            config.num_pooled,
+            num_experts=config.num_experts,
+            turn=place,
             width=width,
             rank=config.interaction_rank,
             hidden=config.interaction_hidden,
         )
 
     def forward(
-        self, tokens_BND: Tensor, events_LD: Tensor, offsets_B: Tensor, age_ms_L: Tensor
+        self, tokens_BND: Tensor, events_MD: Tensor, pooled_BPD: Tensor, x: Encoded
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Give the next set tokens, the next events, and the pooled tokens (B, P, D)."""
-        keys, values = self.generation(tokens_BND)
-        events_LD = pffn_block(events_LD, keys, values, offsets_B)
-        pooled_BPD = self.pooling(events_LD, offsets_B)
+        if self.feed_forward is not None:
+            events_MD = self.feed_forward(tokens_BND, events_MD, x.offsets_B)
+        if self.pooling is not None:
+            pooled_BPD = self.pooling(events_MD, x.offsets_B)
         if self.attention is not None:
-            events_LD = self.attention(events_LD, offsets_B, age_ms_L)
-        tokens_BND = self.interaction(torch.cat((tokens_BND, pooled_BPD), dim=1))
-        return tokens_BND, events_LD, pooled_BPD
+            events_MD = self.attention(events_MD, x.offsets_B, x.age_ms_M)
+        return self.interaction(tokens_BND, pooled_BPD), events_MD, pooled_BPD
+
+    def flops(self, lengths_B: Tensor) -> float:
+        """Give the forward FLOPs of rows with so many events."""
+        total = self.interaction.flops(len(lengths_B))
+        for part in (self.feed_forward, self.pooling, self.attention):
+            total += part.flops(lengths_B) if part is not None else 0.0
+        return total
 
 
 class Kunlun(nn.Module):
-    """A foundation model over set features and one merged event sequence.
+    """Layers over set tokens and one merged event sequence."""
 
-    Source: arXiv 2602.10016 (layer order, GDPA, seed pooling, interaction). Differs: match
-        embeddings and decayed match counts are inputs, one interaction expert, no CompSkip yet.
-    """
-
-    def __init__(self, interface: Interface, config: KunlunConfig) -> None:
+    def __init__(self, config: KunlunConfig, *, num_tokens: int, width: int) -> None:
         super().__init__()
-        self.interface, self.config = interface, config
-        width = config.width
-        self.embeddings = Embeddings(interface.tables, width=width)
-        self.aggregators = nn.ModuleDict(
-            {
-                name: EventAggregator(num_numeric, width=width)
-                for name, (_, num_numeric) in interface.sources.items()
-            }
-        )
-        self.source_tokens = nn.Embedding(len(interface.sources), width)
-        self.ages = AgeEncoding(width=width)
-        self.match_tokens = nn.Linear(interface.num_match_keys, width, bias=False)
-        num_dense = interface.num_counts + interface.num_set_numeric
-        self.dense_token = nn.Sequential(
-            nn.Linear(num_dense, width), nn.GELU(), nn.Linear(width, width)
-        )
-        num_tokens = len(interface.set_features) + 1
-        self.token_bias = nn.Parameter(torch.randn(num_tokens, width) * 0.02)
         self.layers = nn.ModuleList(
-            KunlunLayer(num_tokens, config, has_attention=place + 1 < config.num_layers)
+            KunlunLayer(config, num_tokens=num_tokens, width=width, place=place)
             for place in range(config.num_layers)
         )
-        head_inputs = (num_tokens + config.num_pooled) * width + num_dense
-        self.trunk = nn.Sequential(
-            nn.Linear(head_inputs, config.head_hidden),
-            nn.GELU(),
-            nn.Linear(config.head_hidden, config.head_hidden),
-            nn.GELU(),
-        )
-        self.heads = nn.Linear(config.head_hidden, len(interface.objectives))
-        self.bottleneck = Bottleneck(
-            config.head_hidden, dim=config.bottleneck_dim, prefixes=config.bottleneck_prefixes
-        )
+        self.out_width = (num_tokens + config.num_pooled) * width
 
-    def forward(self, batch: FmBatch) -> FmOutput:
-        """Score B rows."""
-        parts = [batch.set_codes, *(source.codes for source in batch.sources.values())]
-        vectors = self.embeddings(parts)
-        age_ms_M = batch.age_ms_L[batch.event_M]
-        dense_BG = torch.cat((batch.counts_BC, batch.set_numeric_BG), dim=1)
-        tokens = [vectors[name] for name in self.interface.set_features]
-        tokens_BND = torch.stack([*tokens, self.dense_token(dense_BG)], dim=1) + self.token_bias
-        events_MD = self._events(batch, vectors)[batch.event_M]
-        events_MD = events_MD + self.match_tokens(batch.matches_MJ.to(events_MD.dtype))
-        pooled_BPD = tokens_BND[:, :0]
+    def forward(self, x: Encoded) -> Tensor:
+        """Give set tokens and pooled tokens, laid end to end, (B, out_width)."""
+        tokens_BND, events_MD, pooled_BPD = x.tokens_BND, x.events_MD, x.tokens_BND[:, :0]
         for layer in self.layers:
-            tokens_BND, events_MD, pooled_BPD = layer(
-                tokens_BND, events_MD, batch.offsets_B, age_ms_M
-            )
+            tokens_BND, events_MD, pooled_BPD = layer(tokens_BND, events_MD, pooled_BPD, x)
         pooled_BPD = functional.rms_norm(pooled_BPD, pooled_BPD.shape[-1:])
-        flat = torch.cat((tokens_BND.flatten(1), pooled_BPD.flatten(1), dense_BG), dim=1)
-        hidden_BW = self.trunk(flat)
-        z_BD, reconstruction = self.bottleneck(hidden_BW)
-        return FmOutput(logits_BA=self.heads(hidden_BW), z_BD=z_BD, reconstruction=reconstruction)
+        return torch.cat((tokens_BND.flatten(1), pooled_BPD.flatten(1)), dim=1)
 
-    def _events(self, batch: FmBatch, vectors: Mapping[str, Tensor]) -> Tensor:
-        """Encode and merge every request's events once, (L, D)."""
-        encoded = [
-            self.aggregators[name]([vectors[key] for key in keys], batch.sources[name].numeric_EG)
-            for name, (keys, _) in self.interface.sources.items()
-        ]
-        merged_LD = torch.cat(encoded)[batch.place_L]
-        out: Tensor = merged_LD + self.source_tokens(batch.source_L) + self.ages(batch.age_ms_L)
-        return out
+    def flops(self, lengths_B: Tensor) -> float:
+        """Give the forward FLOPs of rows with so many events."""
+        return sum(layer.flops(lengths_B) for layer in self.layers)

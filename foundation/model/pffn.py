@@ -1,10 +1,21 @@
-"""The personalised feed-forward network: GDPA over keys and values generated from the set side."""
+"""Feed-forward networks of events: personalised by the set side, in two ways, or shared.
+
+Legend: B rows, N set tokens, L events end to end, F generated keys, H heads, K head width, D width.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from foundation.model.flops import num_events
 from kernels.gdpa.reference import gdpa
+from kernels.jagged import max_length, pad, unpad
+
+FeedForwardKind = Literal["gdpa", "linear", "shared", "none"]
 
 
 class WeightGeneration(nn.Module):
@@ -27,7 +38,7 @@ class WeightGeneration(nn.Module):
         self.compress = nn.Linear(num_tokens, summary_tokens)
         self.channels = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
         self.expand = nn.Linear(summary_tokens, 2 * generated)
-        self.num_heads = num_heads
+        self.num_heads, self.width = num_heads, width
 
     def forward(self, tokens_BND: Tensor) -> tuple[Tensor, Tensor]:
         """Give keys and values, (B, F, H, K) each."""
@@ -38,6 +49,74 @@ class WeightGeneration(nn.Module):
         both = self.expand(summary_BSD.mT).mT.unflatten(-1, (self.num_heads, -1))
         keys, values = both.chunk(2, dim=1)
         return keys, values
+
+    def flops(self, num_rows: int) -> float:
+        """Give the forward FLOPs of so many rows."""
+        num_tokens, summary = self.compress.in_features, self.compress.out_features
+        mixing = num_tokens * summary + summary * self.expand.out_features
+        return 2.0 * num_rows * (mixing * self.width + 2 * summary * self.width**2)
+
+
+class FeedForward(nn.Module):
+    """One feed-forward block of a layer, with its norms and residuals.
+
+    Args:
+        kind: `gdpa`, `linear` or `shared`.
+        num_tokens: N.
+        summary_tokens, generated, width, num_heads: as of :class:`WeightGeneration`; F is the
+            hidden width of `shared` too, so that the work per event is that of `gdpa`.
+    """
+
+    def __init__(
+        self,
+        kind: FeedForwardKind,
+        *,
+        num_tokens: int,
+        summary_tokens: int,
+        generated: int,
+        width: int,
+        num_heads: int,
+    ) -> None:
+        super().__init__()
+        self.kind, self.width = kind, width
+        if kind == "gdpa":
+            self.generation = WeightGeneration(
+                num_tokens,
+                summary_tokens=summary_tokens,
+                generated=generated,
+                width=width,
+                num_heads=num_heads,
+            )
+        elif kind == "linear":
+            self.compress = nn.Linear(num_tokens, width)
+        else:
+            self.shared = nn.Sequential(
+                nn.Linear(width, generated), nn.GELU(), nn.Linear(generated, width)
+            )
+
+    def forward(self, tokens_BND: Tensor, events_LD: Tensor, offsets_B: Tensor) -> Tensor:
+        """Give the events after the block, (L, D)."""
+        if self.kind == "gdpa":
+            keys, values = self.generation(tokens_BND)
+            return pffn_block(events_LD, keys, values, offsets_B)
+        normed_LD = functional.layer_norm(events_LD, (self.width,))
+        if self.kind == "linear":
+            matrices_BDD = self.compress(tokens_BND.mT) * self.width**-0.5
+            mixed_LD = _by_row(normed_LD, matrices_BDD, offsets_B)
+        else:
+            mixed_LD = self.shared(normed_LD)
+        return functional.rms_norm(mixed_LD + normed_LD, (self.width,)) + events_LD
+
+    def flops(self, lengths_B: Tensor) -> float:
+        """Give the forward FLOPs of rows with so many events."""
+        events, width = num_events(lengths_B), self.width
+        if self.kind == "gdpa":
+            generated = self.generation.expand.out_features // 2
+            return 4.0 * events * generated * width + self.generation.flops(len(lengths_B))
+        if self.kind == "linear":
+            generation = 2.0 * len(lengths_B) * self.compress.in_features * width**2
+            return 2.0 * events * width**2 + generation
+        return 4.0 * events * width * self.shared[0].out_features
 
 
 def pffn_block(
@@ -63,3 +142,11 @@ def pffn_block(
         activation="gelu",
     )
     return functional.rms_norm(torch.add(mixed.flatten(1), normed_LD), width) + events_LD
+
+
+def _by_row(events_LD: Tensor, matrices_BDD: Tensor, offsets_B: Tensor) -> Tensor:
+    """Multiply each event with its row's matrix, (L, D)."""
+    if not len(events_LD):
+        return events_LD
+    padded = pad(events_LD, offsets_B, max_length(offsets_B))
+    return unpad(torch.matmul(padded, matrices_BDD), offsets_B)
