@@ -332,7 +332,7 @@ def main() -> None:
             signal.signal(number, _end)
     try:
         app()
-    except (GemcutterError, ChildError, FileNotFoundError) as error:
+    except (GemcutterError, ChildError, OSError) as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red] {error}", highlight=False)
         sys.exit(2)
 
