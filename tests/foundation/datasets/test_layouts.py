@@ -15,6 +15,7 @@ import torch
 from features.dataset import LogDataset, load_dataset
 from features.errors import DataError
 from features.ids import to_key
+from features.schema import load_schema
 from foundation.assembly import make_builder, to_examples
 from foundation.datasets.layouts import LAYOUTS, ConversionReport, convert
 from foundation.datasets.layouts.amazon_electronics.convert import TEST_DAY_S
@@ -72,6 +73,15 @@ def test_every_row_written_is_loaded_and_every_window_has_some(name: str) -> Non
 def test_every_impression_is_of_a_listed_item(name: str) -> None:
     dataset, _ = built(name)
     assert (dataset.items.rows(dataset.impressions.item_keys) > 0).all()
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_vertical_reads_a_feature_of_items(name: str) -> None:
+    schema = load_schema(LAYOUTS[name].template / "schema.yaml")
+    of_items = {feature.name for feature in schema.features_of("item")}
+    assert schema.verticals
+    for vertical in schema.verticals:
+        assert of_items & set(vertical.features)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
