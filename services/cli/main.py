@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from features.errors import GemcutterError
+from services.cli.layouts import BUILD_HELP, COMPLETE_JOURNEY, LayoutName, build_layout
 from services.logs import silence_torch_notice
 
 app = typer.Typer(
@@ -79,18 +80,37 @@ def data_check(
     raise typer.Exit(print_check(folder, Console(), as_json=as_json))
 
 
-@data_app.command("build")
+@data_app.command("build", help=BUILD_HELP)
 def data_build(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
-    households: Annotated[int, typer.Option(help="Households; 0 takes all 2,469.")] = 200,
-    cut: Annotated[Cut, typer.Option(help="hard or uniform negatives.")] = "hard",
+    layout: Annotated[LayoutName, typer.Option(help="Whose files; see above.")] = COMPLETE_JOURNEY,
+    raw: Annotated[
+        Path | None, typer.Option(help="Folder with the public files; not for complete-journey.")
+    ] = None,
+    households: Annotated[
+        int | None, typer.Option(help="Of complete-journey; 0 takes all 2,469. Default: 200.")
+    ] = None,
+    cut: Annotated[
+        Cut | None, typer.Option(help="Of complete-journey: hard (default) or uniform negatives.")
+    ] = None,
 ) -> None:
-    """Build the Complete Journey log folder, with a commented schema.yaml to copy from."""
-    from services.cli.offline import build_data
+    """Build a log folder from Complete Journey or from a user's copy of a public data set."""
     from services.cli.progress import Steps
 
-    with Steps(Console()).step("data", f"building {out}") as step:
-        build_data(out, households=households or None, cut=cut, step=step)
+    console = Console()
+    with Steps(console).step("data", f"building {out}") as step:
+        if layout == COMPLETE_JOURNEY:
+            if raw is not None:
+                raise typer.BadParameter("--raw is for the other layouts; this one is a package")
+            from services.cli.offline import build_data
+
+            num_households = 200 if households is None else households
+            build_data(out, households=num_households or None, cut=cut or "hard", step=step)
+            return
+        if households is not None or cut is not None:
+            raise typer.BadParameter("--households and --cut are for --layout complete-journey")
+        report = build_layout(layout, raw, out, step=step)
+    console.print_json(data=report)
 
 
 @data_app.command("bench-ingest")
