@@ -61,16 +61,7 @@ class RankerProcess:
             ValueError: the store's URL is not one.
             RuntimeError, OSError: a port is taken.
         """
-        store = open_store(
-            config.store,
-            max_connections=config.store_connections,
-            timeout_ms=config.store_timeout_ms,
-        )
-        breaker = Breaker(
-            max_failures=config.breaker_failures,
-            open_ms=config.breaker_open_ms,
-            clock=time.monotonic,
-        )
+        store, breaker = _open_store(config)
         options = EngineOptions(engine=config.engine, num_threads=config.engine_threads)
         make = functools.partial(
             _make_ranker,
@@ -147,6 +138,20 @@ class RankerProcess:
         for thread in self._background:
             thread.join()
         self._store.close()
+
+
+def _open_store(config: RankerConfig) -> tuple[Store, Breaker]:
+    store = open_store(
+        config.store,
+        max_connections=config.store_connections,
+        timeout_ms=config.store_timeout_ms,
+    )
+    breaker = Breaker(
+        max_failures=config.breaker_failures,
+        open_ms=config.breaker_open_ms,
+        clock=time.monotonic,
+    )
+    return store, breaker
 
 
 def _make_ranker(

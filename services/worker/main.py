@@ -24,7 +24,7 @@ from features.histories import HistoryIndex
 from features.log import Splits
 from features.packed import VectorDtype
 from features.schema import VerticalSpec
-from features.store import open_store
+from features.store import Store, open_store
 from features.vectorstore import VectorStore
 from foundation.frozen import FrozenFm
 from foundation.training.checkpoint import CheckpointError
@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None, *, model_opener: ModelOpener = 
     settings = parse_settings(given, os.environ)
     start_logging()
     _LOG.info("starting", extra={"settings": settings.shown()})
+    end_with_owner()
     try:
         return _run_until_done(settings, model_opener)
     except SourceError as error:
@@ -107,10 +108,7 @@ def _fail(code: int, error: GemcutterError) -> int:
 def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) -> int:
     dataset = load_dataset(settings.dataset)
     vertical = _vertical(dataset, settings.vertical)
-    try:
-        store = open_store(settings.store)
-    except ValueError as error:
-        raise DataError(f"--store: {error}") from error
+    store = _open_store(settings.store)
     stack.callback(store.close)
     _make_state_folder(settings.state)
     incarnation = store_incarnation(store)
@@ -146,10 +144,23 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
         ),
     )
     stack.enter_context(_stopping_on_signals(worker))
-    end_with_owner()
     stack.enter_context(_progress(worker))
-    announcement: dict[str, object] = {"event": "started", "source": source.name}
-    announcement["space_id"] = model.space_id
+    announcement = {"event": "started", "source": source.name, "space_id": model.space_id}
+    _work(worker, settings, stack, announcement)
+    return DONE
+
+
+def _open_store(url: str) -> Store:
+    try:
+        return open_store(url)
+    except ValueError as error:
+        raise DataError(f"--store: {error}") from error
+
+
+def _work(
+    worker: Worker, settings: WorkerSettings, stack: ExitStack, announcement: dict[str, str]
+) -> None:
+    """Say that the worker runs, and run it."""
     if settings.prometheus_port is not None:
         port, stop = serve_metrics(worker.counters, settings.prometheus_port)
         stack.callback(stop)
@@ -158,7 +169,6 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
     sys.stdout.flush()
     worker.run(is_following=settings.is_following)
     _LOG.info("stopped", extra=worker.counters.to_dict())
-    return DONE
 
 
 def _make_state_folder(folder: Path) -> None:
