@@ -10,13 +10,19 @@ import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 
 from features.errors import DataError
 from foundation.datasets.world.config import WorldConfig
+
+if TYPE_CHECKING:
+    from foundation.datasets.world.sinks import Written
+    from foundation.datasets.world.ticks import World
+    from precompute.worldstream import Sent
+    from services.cli.progress import Step
 
 # Options that are known by a shorter name than their dial.
 _SHORT = {"num_users": "users", "num_days": "days", "num_surfaces": "surfaces", "num_ads": "ads"}
@@ -111,24 +117,42 @@ def run_world(
     Raises:
         DataError: a shard that does not exist, or an address of no known kind.
     """
-    from foundation.datasets.world.ticks import World
+    from foundation.datasets.world.ticks import World, shard_blocks
     from services.cli.progress import Steps
 
     index, count = _shard(shard)
     with Steps(console).step("world", f"world {config.seed} to {to or out}") as step:
         start_s = time.perf_counter()
         world = World(config)
+        done: Written | Sent
         if to is None:
             from foundation.datasets.world.sinks import write_parquet
 
             done = write_parquet(world, out, shard=index, num_shards=count, tell=step.advance)
         else:
-            raise DataError(f"--to: expected kafka://host:port, got {to!r}")
+            done = _send(world, to, shard_blocks(config, index, count), step)
         seconds = time.perf_counter() - start_s
     _print(console, done.num_rows, seconds)
     _warn_short(config, console)
     if is_recorded:
-        _record(config, done.num_rows, done.num_bytes, seconds, metric="events_per_s")
+        metric = "events_per_s" if to is None else f"kafka_events_per_s/{_message_format(to)}"
+        _record(config, done.num_rows, done.num_bytes, seconds, metric=metric)
+
+
+def _send(world: World, to: str, blocks: range, step: Step) -> Sent:
+    from precompute.worldstream import Address, KafkaBroker, send_world
+
+    address = Address.parse(to)
+    with KafkaBroker(address) as broker:
+        return send_world(
+            world, blocks, broker, message_format=address.message_format, tell=step.advance
+        )
+
+
+def _message_format(to: str) -> str:
+    from precompute.worldstream import Address
+
+    return Address.parse(to).message_format
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -168,6 +192,10 @@ def _record(
     note = f"{total} events in {seconds:.1f} s, one process"
     rows = [
         {"metric": metric, "value": total / seconds, "unit": "events/s", "note": note},
-        {"metric": f"{metric.split('_')[0]}_bytes", "value": num_bytes / total, "unit": "B/event"},
+        {
+            "metric": metric.replace("events_per_s", "bytes_per_event"),
+            "value": num_bytes / total,
+            "unit": "B",
+        },
     ]
     record_rows("data", rows, case=_CASE, command=" ".join(["gemcutter world", *changed]))
