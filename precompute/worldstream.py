@@ -20,6 +20,7 @@ no known form.
 
 from __future__ import annotations
 
+import socket
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ ENGAGEMENTS_TOPIC = "engagements.v1."
 ARROW_TYPE = b"application/vnd.apache.arrow.stream"
 PROTOBUF_TYPE = b"application/x-protobuf"
 ROWS_PER_MESSAGE = 4096
-_TIMEOUT_S = 30.0
+_TIMEOUT_S, _CONNECT_S = 30.0, 5.0
 _EVENT_OWN = frozenset({"user_id", "at_ms", "arrived_ms"})
 _REQUEST_OWN = frozenset({"user_id", "at_ms", "item_id", "request_id", "example_id"})
 _DIFFERS_BY_ITEM = frozenset({"position"})
@@ -289,6 +290,20 @@ def _set(value: Any, name: str, given: Any, surfaces: tuple[str, ...]) -> None:
         value.integer = given
 
 
+def _require_listener(servers: list[str]) -> None:
+    """Find out in seconds that nobody is there: the client itself tries for half a minute."""
+    reasons = []
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{server}: {error}")
+        else:
+            return
+    raise SinkError(f"no broker answers: {'; '.join(reasons)}; expected host:port of one")
+
+
 class KafkaBroker:
     """Sends through kafka-python, with acknowledgement by all replicas. A context manager.
 
@@ -297,6 +312,8 @@ class KafkaBroker:
     """
 
     def __init__(self, address: Address) -> None:
+        servers = list(address.servers)
+        _require_listener(servers)
         try:
             import kafka
             import kafka.errors
@@ -307,7 +324,6 @@ class KafkaBroker:
         self._errors = kafka.errors.KafkaError
         self._address = address
         self._waiting: list[Any] = []
-        servers = list(address.servers)
         try:
             self._admin = kafka.KafkaAdminClient(bootstrap_servers=servers)
             self._producer = kafka.KafkaProducer(

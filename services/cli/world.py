@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from features.errors import DataError
-from foundation.datasets.world.config import WorldConfig
+from foundation.datasets.world.config import GROUPS, WorldConfig
 
 if TYPE_CHECKING:
     from foundation.datasets.world.sinks import Written
@@ -50,7 +50,10 @@ def _command() -> Callable[..., None]:
     )
     hints = get_type_hints(WorldConfig)
     parameters = [_own(name, kind, default) for name, (kind, default) in _OWN.items()]
-    parameters += [_option(field, hints[field.name]) for field in dataclasses.fields(WorldConfig)]
+    panel = ""
+    for field in dataclasses.fields(WorldConfig):
+        panel = GROUPS.get(field.name, panel)
+        parameters.append(_option(field, hints[field.name], panel))
     world.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     world.__annotations__ = {p.name: p.annotation for p in parameters}
     return world
@@ -89,18 +92,22 @@ def _own(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _option(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
+def _option(field: dataclasses.Field[Any], kind: Any, panel: str) -> inspect.Parameter:
     meta = field.metadata
-    unit = f" [{meta['unit']}]" if meta["unit"] else ""
-    text = meta["text"] + unit
     flag = "--" + _SHORT.get(field.name, field.name).replace("_", "-")
+    text = meta["text"]
     if kind is bool:
-        shown = flag.replace("--is-", "--")
-        option = typer.Option(f"{shown}/--no-{shown[2:]}", help=text)
+        name = flag.removeprefix("--is-")
+        option = typer.Option(f"--{name}/--no-{name}", help=text, rich_help_panel=panel)
     else:
-        text += f" {meta['low']:g} to {meta['high']:g}."
-        option = typer.Option(flag, help=text, rich_help_panel="Dials")
+        low, high = (_digits(meta[end]) for end in ("low", "high"))
+        text += f" {low} to {high} {meta['unit']}".rstrip() + "."
+        option = typer.Option(flag, help=text, rich_help_panel=panel)
     return _own(field.name, Annotated[kind, option], field.default)
+
+
+def _digits(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def run_world(

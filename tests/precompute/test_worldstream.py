@@ -301,9 +301,9 @@ def _read_known(address: str, topics: list[str]) -> list[Any]:
     return read_back(address, [topic for topic in topics if topic in known])
 
 
-@pytest.mark.integration
-def test_where_no_broker_answers_the_error_names_the_address() -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "127.0.0.1", "127.0.0.1:many"])
+def test_where_no_broker_answers_the_error_names_the_address(address: str) -> None:
     pytest.importorskip("kafka", reason="kafka-python is not installed")
-    address = f"127.0.0.1:{free_port()}"
+    address = address.format(port=free_port())
     with pytest.raises(SinkError, match=address):
         KafkaBroker(Address.parse(f"kafka://{address}"))

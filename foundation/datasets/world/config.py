@@ -25,6 +25,21 @@ MAX_SHOWN = 16
 MAX_ORGANIC_SOURCES = 8
 
 
+# The first dial of each group, in the order of the dials.
+GROUPS = {
+    "seed": "Size",
+    "events_per_day": "Activity",
+    "num_dims": "Taste",
+    "num_ads": "Ads",
+    "num_surfaces": "Surfaces",
+    "num_sources": "Sources",
+    "rho": "Memory",
+    "taste_logit_sd": "Clicks",
+    "requests_per_event": "Exposure",
+    "delay_hours": "Conversions",
+}
+
+
 def _dial(default: float, text: str, unit: str, low: float, high: float) -> Any:
     return dataclasses.field(
         default=default, metadata={"text": text, "unit": unit, "low": low, "high": high}
