@@ -17,6 +17,7 @@ from rich.console import Console
 
 from features.errors import GemcutterError
 from services.cli.layouts import BUILD_HELP, COMPLETE_JOURNEY, LayoutName, build_layout
+from services.cli.world import add_world
 from services.logs import silence_torch_notice
 
 app = typer.Typer(
@@ -322,6 +323,9 @@ def bundle_verify(bundle: Annotated[Path, typer.Argument(help="Bundle folder.")]
     from services.cli.bundles import verify
 
     Console().print(verify(bundle))
+
+
+add_world(app)
 
 
 def _pair(text: str) -> tuple[str, str]:
