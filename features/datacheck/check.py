@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from features.datacheck.clocks import measure_clock, repeated_events, repeated_impressions
+from features.datacheck.clocks import by_hour, measure_clock, repeated_events, repeated_impressions
 from features.datacheck.leaks import measure_leaks
 from features.datacheck.lengths import measure_lengths
 from features.datacheck.parts import num_distinct, parts
@@ -24,6 +24,7 @@ from features.histories import HistoryIndex
 from features.ingestprogress import Progress
 from features.log import Events
 from features.schema import SourceSpec
+from features.splits import WINDOWS
 
 
 def check_dataset(folder: Path, *, progress: Progress | None = None) -> DataReport:
@@ -72,6 +73,8 @@ def _measure(dataset: LogDataset, tell: Progress) -> DataReport:
         unseen=measure_unseen(dataset),
         span=span(int(shown.at_ms[0]), int(shown.at_ms[-1])) if len(shown) else span(None, None),
         rows_by_window=rates.rows_by_window,
+        windows_ms={name: getattr(dataset.splits, name) for name in WINDOWS},
+        num_by_hour=by_hour(shown.at_ms),
         label_rates=rates.label_rates,
         timeline=rates.timeline,
         features=features,

@@ -29,11 +29,10 @@ def measure_clock(events: Events, *, first_ms: int, last_ms: int) -> Clock:
 
     Cost: one pass; memory for one part and a million delays.
     """
-    by_second = np.zeros(_DAY_S, dtype=np.int64)
+    by_second = _by_second(events.at_ms)
     num_late = num_early = num_after = num_before = 0
     for part in parts(len(events)):
         at_ms, arrival_ms = np.asarray(events.at_ms[part]), events.arrival_ms[part]
-        by_second += np.bincount(at_ms // 1000 % _DAY_S, minlength=_DAY_S)
         num_late += int(np.count_nonzero(arrival_ms > at_ms))
         num_early += int(np.count_nonzero(arrival_ms < at_ms))
         num_after += int(np.count_nonzero(at_ms > last_ms))
@@ -45,10 +44,15 @@ def measure_clock(events: Events, *, first_ms: int, last_ms: int) -> Clock:
         num_after=num_after,
         num_before=num_before,
         delay_ms=_delays(events),
-        num_by_hour=tuple(by_second.reshape(24, -1).sum(axis=1).tolist()),
+        num_by_hour=_in_hours(by_second),
         commonest_time=f"{commonest // 3600:02}:{commonest // 60 % 60:02}:{commonest % 60:02}",
         commonest_time_frac=share(int(by_second[commonest]), len(events)),
     )
+
+
+def by_hour(at_ms: IntArray) -> tuple[int, ...]:
+    """Count moments by hour of the day, UTC."""
+    return _in_hours(_by_second(at_ms))
 
 
 def repeated_events(events: Events) -> Repeats:
@@ -87,6 +91,17 @@ def repeated_impressions(shown: Impressions) -> Repeats:
         num_same_key += _num_repeated(keys)
         start = stop
     return Repeats(num_exact=0, num_same_key=num_same_key)
+
+
+def _by_second(at_ms: IntArray) -> IntArray:
+    counts = np.zeros(_DAY_S, dtype=np.int64)
+    for part in parts(len(at_ms)):
+        counts += np.bincount(at_ms[part] // 1000 % _DAY_S, minlength=_DAY_S)
+    return counts
+
+
+def _in_hours(by_second: IntArray) -> tuple[int, ...]:
+    return tuple(by_second.reshape(24, -1).sum(axis=1).tolist())
 
 
 def _delays(events: Events) -> dict[str, int]:

@@ -191,7 +191,11 @@ def _judge(sample: _Sample, objective: str, candidate: _Candidate) -> SingleFeat
         by_rank = auc(_ranks(values[is_test]), y, w)
         if best is not None and by_rank is not None:
             best = max(best, by_rank, 1.0 - by_rank)
-    return dataclasses.replace(judged, auc=best, ne=normalized_entropy(p, y, w))
+    ne = normalized_entropy(p, y, w)
+    assert best is not None  # both classes are there
+    assert ne is not None
+    is_likely = best > _MAX_AUC or ne < _MIN_NE
+    return dataclasses.replace(judged, auc=best, ne=ne, is_likely_leak=is_likely)
 
 
 def _rates(codes: IntArray, labels: FloatArray, sample: _Sample) -> npt.NDArray[np.float64]:
@@ -244,9 +248,7 @@ def _own_items(sample: _Sample, own: dict[str, OwnItemCounts]) -> Iterator[OwnIt
 
 def _likely_features(found: list[SingleFeature]) -> Iterator[str]:
     for one in found:
-        if one.auc is None or one.ne is None:
-            continue
-        if one.auc > _MAX_AUC or one.ne < _MIN_NE:
+        if one.is_likely_leak:
             yield (
                 f"{one.feature} of {one.of} alone tells {one.objective} (AUC {one.auc:.3f}, NE "
                 f"{one.ne:.3f}): likely it was written after the outcome"

@@ -214,6 +214,7 @@ class SingleFeature:
         auc: of the rate of its value, or of the number itself if that is better; None where the
             half holds too few rows of a class.
         ne: normalised entropy of that rate; near 0 says that the feature is the label.
+        is_likely_leak: it tells the label better than a feature can.
     """
 
     objective: str
@@ -221,6 +222,7 @@ class SingleFeature:
     feature: str
     auc: float | None
     ne: float | None
+    is_likely_leak: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +280,8 @@ class DataReport:
         num_impressions: rows, each with an example id of its own (a repeated one is an error).
         num_users, num_items: distinct ids among the impressions.
         rows_by_window: impressions of each window of `splits.yaml`, and of none.
+        windows_ms: where each window begins and ends, Unix ms.
+        num_by_hour: impressions by hour of the day, UTC.
         cold_user_frac, cold_item_frac: of the impressions, whose user or item has no row.
         collision_frac: hashed vocabulary to the estimated share of values that share a code.
     """
@@ -298,6 +302,8 @@ class DataReport:
     unseen: Unseen = Unseen(user_frac=None, item_frac=None)
     span: Span = Span(first=None, last=None)
     rows_by_window: dict[str, int] | None = None
+    windows_ms: dict[str, tuple[int, int]] | None = None
+    num_by_hour: tuple[int, ...] = ()
     label_rates: tuple[LabelRate, ...] = ()
     timeline: Timeline | None = None
     features: tuple[FeatureShares, ...] = ()

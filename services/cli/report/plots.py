@@ -21,6 +21,7 @@ STYLE: Any = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names may hold dollar signs
 }
 
 Point = tuple[str, float, float | None, float | None]
