@@ -121,7 +121,7 @@ def _labels(report: DataReport) -> str:
 
 
 def _features(report: DataReport) -> str:
-    unseen = [("user", report.unseen.user_frac), ("item", report.unseen.item_frac)]
+    unseen = [("user id", report.unseen.user_frac), ("item id", report.unseen.item_frac)]
     unseen += [(f"{one.of}: {one.feature}", one.unseen_frac) for one in report.features]
     known = [(name, frac) for name, frac in unseen if frac is not None]
     plot = ""

@@ -105,7 +105,7 @@ def history_lengths(lengths: Sequence[Lengths]) -> str:
             ]
             shares = [count / max(one.num_rows, 1) for count in one.num_by_upper]
             axes.bar(places, shares, width=width, color=colour, label=one.window)
-        axes.set_xticks(range(len(upper)), _bin_names(upper))
+        axes.set_xticks(range(len(upper)), _bin_names(upper), size=7)
         axes.set_xlabel("visible events")
         axes.set_ylabel("share of impressions")
         axes.legend(frameon=False, fontsize=8)
@@ -164,7 +164,7 @@ def _moments(timeline: Timeline) -> list[float]:
 def _shade(axes: Axes, windows: Windows, *, is_named: bool) -> None:
     for number, (name, (start_ms, end_ms)) in enumerate(windows.items()):
         start, end = start_ms / _DAY_MS, end_ms / _DAY_MS
-        axes.axvspan(start, end, color=MUTED, alpha=0.28 if number % 2 else 0.12, linewidth=0)
+        axes.axvspan(start, end, color=MUTED, alpha=0.28 if number % 2 else 0.12, lw=0, zorder=0)
         if is_named:
             axes.annotate(
                 name,
