@@ -71,14 +71,19 @@ def quickstart(
 def data_check(
     folder: Annotated[Path, typer.Argument(help="Log folder, or its schema.yaml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Page with plots; default: data-check.html in the folder.")
+    ] = None,
 ) -> None:
     """Read a log as training would and say what is in it, or what is wrong and where.
 
-    Exit code 0 only when it can be trained on.
+    The report is printed, and written as one page with plots. Exit code 0 only when the log can
+    be trained on: a likely leak counts as an error.
     """
     from services.cli.datacheck import print_check
 
-    raise typer.Exit(print_check(folder, Console(), as_json=as_json))
+    notes = Console(stderr=True)
+    raise typer.Exit(print_check(folder, Console(), as_json=as_json, page=page, notes=notes))
 
 
 @data_app.command("build", help=BUILD_HELP)
