@@ -64,7 +64,7 @@ def _from_untidy_text(column: pa.ChunkedArray, kind: pa.DataType, where: str) ->
         if not rows:
             raise DataError(f"{where}: {error}") from error
         example = column[rows[0]].as_py()
-        hint = "for a missing value leave the field empty" if _is_mark(example) else ""
+        hint = _hint(example)
         raise BadRows(
             where, f"values are not {kind}", rows, example=repr(example), hint=hint
         ) from error
@@ -104,6 +104,14 @@ def _rows_without_numbers(column: pa.ChunkedArray) -> Iterator[int]:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _hint(example: object) -> str:
+    if _is_mark(example):
+        return "for a missing value leave the field empty"
+    if str(example).strip().lower() in {"true", "false", "yes", "no"}:
+        return "write yes and no as 1 and 0"
+    return ""
 
 
 def _is_mark(value: object) -> bool:

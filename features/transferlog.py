@@ -151,14 +151,19 @@ class TransferLogWriter:
 
         Raises:
             DataError: columns differ in length, in width or from the log's objectives, or an
-                impression has a probability outside 0 to 1.
+                impression has a probability outside 0 to 1; or the shard cannot be written, and
+                nothing of it stays.
         """
         name = f"rows-{len(self._shards):05d}.parquet"
         table = _to_table(rows, self._meta, where=str(self._folder / name))
-        unfinished = self._folder / f".{name}.unfinished"
-        pq.write_table(table, unfinished, compression="zstd")
-        path = self._folder / name
-        os.replace(unfinished, path)
+        unfinished, path = self._folder / f".{name}.unfinished", self._folder / name
+        try:
+            pq.write_table(table, unfinished, compression="zstd")
+            os.replace(unfinished, path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
         self._shards[name] = len(rows)
         return path
 

@@ -8,9 +8,26 @@ from __future__ import annotations
 
 import uuid
 
+from features.errors import StoreError
 from features.store import Store, Swap
 
 INCARNATION_KEY = "precompute:incarnation"
+
+
+class StoreReplaced(StoreError):  # noqa: N818 (named for what happened)
+    """The store was emptied or replaced: what was committed is not in it."""
+
+
+def require_incarnation(store: Store, expected: str) -> None:
+    """Check that a store is still the one that it was.
+
+    Raises:
+        StoreReplaced: it is not.
+        StoreError: the store failed.
+    """
+    held = store.read([INCARNATION_KEY]).values[0]
+    if held is None or held.decode("ascii", errors="replace") != expected:
+        raise StoreReplaced("the store was emptied or replaced since this worker started")
 
 
 def store_incarnation(store: Store) -> str:

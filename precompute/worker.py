@@ -49,6 +49,13 @@ class VectorSink(Protocol):
             StoreError: some may not have been written.
         """
 
+    def require_same_store(self) -> None:
+        """Check that what was written before is still there; asked before every commit, and idle.
+
+        Raises:
+            StoreError: the store failed, or was emptied or replaced.
+        """
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
@@ -57,21 +64,21 @@ class WorkerConfig:
     Attributes:
         max_events: records in one batch, which is scored, stored and committed together.
         max_record_attempts: times a record is scored alone before it is set aside.
-        max_store_attempts: times a store write is made before the worker stops.
-        backoff_ms, max_backoff_ms: first and longest wait between them; doubled and jittered.
+        store_patience_ms: how long a write is tried again before the worker stops.
+        backoff_ms, max_backoff_ms: first and longest wait between tries; doubled and jittered.
         idle_ms: wait after an empty poll.
     """
 
     max_events: int = 256
     max_record_attempts: int = 2
-    max_store_attempts: int = 6
+    store_patience_ms: float = 120_000.0
     backoff_ms: float = 50.0
     max_backoff_ms: float = 2_000.0
     idle_ms: float = 200.0
 
     def __post_init__(self) -> None:
         """Refuse limits that would do nothing or try for ever."""
-        for name in ("max_events", "max_record_attempts", "max_store_attempts"):
+        for name in ("max_events", "max_record_attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"worker {name}: expected 1 or more, got {getattr(self, name)}")
 
@@ -120,6 +127,7 @@ class Worker:
                 if self._source.is_ended and not is_following:
                     return
                 time.sleep(self._config.idle_ms / 1e3)
+                self._sink.require_same_store()
 
     def run_until(self, at_ms: int) -> int:
         """Work through every record that became known before a moment, and no further.
@@ -196,6 +204,7 @@ class Worker:
         self._store(scored)
         num_letters = self._dead_letters.write([*letters, *refused])
         positions = self._ledger.furthest(batch)
+        self._sink.require_same_store()
         self._source.commit(positions)
         self._ledger.mark_done(positions)
         self._count(fresh, scored)
@@ -237,17 +246,19 @@ class Worker:
         self.counters.storing_s += time.perf_counter() - started_s
 
     def _write_with_retries(self, scored: Scored) -> None:
-        config = self._config
-        for attempt in range(1, config.max_store_attempts + 1):
+        config, waited_ms, wait_ms = self._config, 0.0, self._config.backoff_ms
+        while True:
             try:
                 self._sink.write(scored)
                 return
             except StoreError:
-                if attempt == config.max_store_attempts:
+                # Whoever stops the worker does not wait for a store that is away.
+                if waited_ms >= config.store_patience_ms or self._is_stopping:
                     raise
             self.counters.num_store_retries += 1
-            wait_ms = min(config.backoff_ms * 2 ** (attempt - 1), config.max_backoff_ms)
             self._sleep_s(wait_ms * self._jitter.uniform(0.5, 1.5) / 1e3)
+            waited_ms += wait_ms
+            wait_ms = min(2 * wait_ms, config.max_backoff_ms)
 
     def _count(self, fresh: Sequence[SourceRecord], scored: Sequence[Scored]) -> None:
         counters = self.counters

@@ -5,14 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from features.vectorstore import VectorStore
+from precompute.incarnation import require_incarnation
 from precompute.scoring import Scored
 
 
 @dataclass(frozen=True)
 class VectorStoreSink:
-    """Writes engagements as LoopFM memories and requests as SOLARIS pairs and item vectors."""
+    """Writes engagements as LoopFM memories and requests as SOLARIS pairs and item vectors.
+
+    Attributes:
+        incarnation: of the store that the committed positions are of; None where nobody keeps any.
+    """
 
     vector_store: VectorStore
+    incarnation: str | None = None
+
+    def require_same_store(self) -> None:
+        """Check that the store was not emptied or replaced.
+
+        Raises:
+            StoreReplaced: it was.
+            StoreError: the store failed.
+        """
+        if self.incarnation is not None:
+            require_incarnation(self.vector_store.store, self.incarnation)
 
     def write(self, scored: Scored) -> None:
         """Write all vectors; writing them again changes nothing.

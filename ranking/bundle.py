@@ -158,7 +158,7 @@ def load_bundle(folder: Path) -> Bundle:
     try:
         schema = load_schema(folder / SCHEMA)
         encoder = Encoder.load(folder / ENCODER)
-        items = EntityTable.load(folder / ITEMS)
+        items = EntityTable.load(folder / ITEMS, mmap=False)
     except GemcutterError as error:
         raise BundleError(f"{folder}: {error}") from error
     bundle = Bundle(folder=folder, manifest=manifest, schema=schema, encoder=encoder, items=items)

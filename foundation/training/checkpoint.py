@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
+from features.errors import GemcutterError
+
 FINAL = "final"
 KEPT = 2
 
 
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged, or made for something else."""
+class CheckpointError(GemcutterError, ValueError):
+    """A checkpoint that is missing, damaged, made for something else, or cannot be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +46,40 @@ class CheckpointMeta:
 
 
 def save_checkpoint(folder: Path, name: str, state: dict[str, Any], meta: CheckpointMeta) -> Path:
-    """Write a checkpoint; a crash at any point leaves the earlier ones as they were."""
-    partial, final = folder / f".partial-{name}", folder / name
+    """Write a checkpoint; a crash at any point leaves the earlier ones as they were.
+
+    Raises:
+        CheckpointError: the folder cannot be written, or the disk is full; nothing partial stays.
+    """
+    partial = folder / f".partial-{name}"
     shutil.rmtree(partial, ignore_errors=True)
+    try:
+        return _write(folder, partial, name, state, meta)
+    except (OSError, RuntimeError) as error:  # the latter is what torch makes of a full disk
+        raise CheckpointError(f"{folder / name}: cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Find out before a long training whether its checkpoints can be written.
+
+    Raises:
+        CheckpointError: they cannot.
+    """
+    probe = folder / ".probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise CheckpointError(f"{folder}: checkpoints cannot be written there: {error}") from error
+
+
+def _write(
+    folder: Path, partial: Path, name: str, state: dict[str, Any], meta: CheckpointMeta
+) -> Path:
+    final = folder / name
     partial.mkdir(parents=True)
     with (partial / "state.pt").open("wb") as file:
         torch.save(state, file)

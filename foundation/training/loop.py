@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from features.dataset import LogDataset
 from features.encoding import NULL
+from features.errors import GemcutterError
 from features.log import Impressions
 from features.sampling import keep_frac_by_code, sample_negatives
 from features.schema import SURFACE
@@ -36,6 +37,7 @@ from foundation.training.checkpoint import (
     CheckpointMeta,
     load_checkpoint,
     newest_checkpoint,
+    require_writable,
     save_checkpoint,
 )
 from foundation.training.config import TrainConfig
@@ -43,7 +45,7 @@ from foundation.training.config import TrainConfig
 Progress = Callable[[int, int, float], None]
 
 
-class TrainingError(RuntimeError):
+class TrainingError(GemcutterError, RuntimeError):
     """Training cannot go on; says what was found where."""
 
 
@@ -85,6 +87,7 @@ def train(
         CheckpointError: `out` holds a run with another configuration or of other data.
         TrainingError: the loss or a gradient is not finite.
     """
+    require_writable(out)
     run = start(dataset, config, out)
     run.resume()
     losses = run.go(progress, stop_after_steps)

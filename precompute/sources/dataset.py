@@ -10,7 +10,7 @@ import numpy as np
 from features.arrays import IntArray
 from features.dataset import LogDataset
 from features.log import Events, Impressions
-from precompute.events import EngagementEvent, Event, RequestEvent
+from precompute.events import EngagementEvent, Event, RequestEvent, SourceError
 from precompute.sources.source import Position, PositionFile, SourceRecord
 
 
@@ -51,6 +51,13 @@ class DatasetSource:
         fingerprint = f"{self._name}:{dataset.schema.schema_id}"
         self._file = PositionFile(position_path, fingerprint=fingerprint) if position_path else None
         self._next = self._committed = self._file.read() if self._file else 0
+        # A position is in the whole log from `from_ms` on, however short this replay of it is.
+        num_whole = int(np.count_nonzero(known_ms >= from_ms))
+        if self._committed > num_whole:
+            raise SourceError(
+                f"{position_path}: next_offset is {self._committed}, but {self._name} has "
+                f"{num_whole} records; remove the file to start over"
+            )
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -120,6 +120,8 @@ class PositionFile:
                 f"{self._path}: position of source {found!r}, expected {self._fingerprint!r}; "
                 "remove the file to start over"
             )
+        if offset < 0:
+            raise SourceError(f"{self._path}: next_offset is {offset}, expected 0 or more")
         return offset
 
     def write(self, next_offset: int) -> None:

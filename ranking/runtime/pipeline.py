@@ -10,6 +10,7 @@ Errors: InvalidRequest, DeadlineExceeded, CallerGone; EngineError when the engin
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -151,7 +152,8 @@ class Ranker:
         watch.lap("lookup")
         if not is_read:
             degraded.append(Degraded.STORE_UNAVAILABLE)
-        profile = self._profile(call, stored, degraded)
+        refused = Counter({reason.value: n for reason, n in stored.num_refused.items()})
+        profile = self._profile(call, stored, degraded, refused)
         assembled = self._assemble(call, context, profile, stored)
         if is_read:
             degraded += _memory_reasons(assembled, stored)
@@ -165,7 +167,7 @@ class Ranker:
         inputs = _Inputs(
             lookup=assembled.lookup or _no_lookup(len(call.item_keys)),
             is_cold_item=assembled.is_cold_item,
-            num_refused={reason.value: n for reason, n in stored.num_refused.items()},
+            num_refused=dict(+refused),
             code_counts=count_codes(self._manifest.assembly, assembled.inputs),
         )
         return self._answer(call, scores, inputs, degraded=degraded, watch=watch)
@@ -207,14 +209,20 @@ class Ranker:
         return stored, True
 
     def _profile(
-        self, call: RankCall, stored: StoredRequest, degraded: list[Degraded]
+        self,
+        call: RankCall,
+        stored: StoredRequest,
+        degraded: list[Degraded],
+        refused: Counter[str],
     ) -> Mapping[str, RawValue]:
         found = unpack_profile(stored.profile)
         if found is None:
+            refused["profile"] += stored.profile is not None
             if self._encoder.needs_profile(call):
                 degraded.append(Degraded.USER_FEATURES_MISSING)
             return {}
-        return found[0]
+        refused["profile_value"] += found.num_refused
+        return found.features
 
     def _assemble(
         self,

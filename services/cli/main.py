@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 
 from features.errors import GemcutterError
+from services.cli.layouts import BUILD_HELP, COMPLETE_JOURNEY, LayoutName, build_layout
+from services.cli.world import add_world
 from services.logs import silence_torch_notice
 
 app = typer.Typer(
@@ -69,28 +71,52 @@ def quickstart(
 def data_check(
     folder: Annotated[Path, typer.Argument(help="Log folder, or its schema.yaml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Page with plots; default: data-check.html in the folder.")
+    ] = None,
 ) -> None:
     """Read a log as training would and say what is in it, or what is wrong and where.
 
-    Exit code 0 only when it can be trained on.
+    The report is printed, and written as one page with plots. Exit code 0 only when the log can
+    be trained on: a likely leak counts as an error.
     """
     from services.cli.datacheck import print_check
 
-    raise typer.Exit(print_check(folder, Console(), as_json=as_json))
+    notes = Console(stderr=True)
+    raise typer.Exit(print_check(folder, Console(), as_json=as_json, page=page, notes=notes))
 
 
-@data_app.command("build")
+@data_app.command("build", help=BUILD_HELP)
 def data_build(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
-    households: Annotated[int, typer.Option(help="Households; 0 takes all 2,469.")] = 200,
-    cut: Annotated[Cut, typer.Option(help="hard or uniform negatives.")] = "hard",
+    layout: Annotated[LayoutName, typer.Option(help="Whose files; see above.")] = COMPLETE_JOURNEY,
+    raw: Annotated[
+        Path | None, typer.Option(help="Folder with the public files; not for complete-journey.")
+    ] = None,
+    households: Annotated[
+        int | None, typer.Option(help="Of complete-journey; 0 takes all 2,469. Default: 200.")
+    ] = None,
+    cut: Annotated[
+        Cut | None, typer.Option(help="Of complete-journey: hard (default) or uniform negatives.")
+    ] = None,
 ) -> None:
-    """Build the Complete Journey log folder, with a commented schema.yaml to copy from."""
-    from services.cli.offline import build_data
+    """Build a log folder from Complete Journey or from a user's copy of a public data set."""
     from services.cli.progress import Steps
 
-    with Steps(Console()).step("data", f"building {out}") as step:
-        build_data(out, households=households or None, cut=cut, step=step)
+    console = Console()
+    with Steps(console).step("data", f"building {out}") as step:
+        if layout == COMPLETE_JOURNEY:
+            if raw is not None:
+                raise typer.BadParameter("--raw is for the other layouts; this one is a package")
+            from services.cli.offline import build_data
+
+            num_households = 200 if households is None else households
+            build_data(out, households=num_households or None, cut=cut or "hard", step=step)
+            return
+        if households is not None or cut is not None:
+            raise typer.BadParameter("--households and --cut are for --layout complete-journey")
+        report = build_layout(layout, raw, out, step=step)
+    console.print_json(data=report)
 
 
 @data_app.command("bench-ingest")
@@ -304,6 +330,9 @@ def bundle_verify(bundle: Annotated[Path, typer.Argument(help="Bundle folder.")]
     Console().print(verify(bundle))
 
 
+add_world(app)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
@@ -332,7 +361,7 @@ def main() -> None:
             signal.signal(number, _end)
     try:
         app()
-    except (GemcutterError, ChildError, FileNotFoundError) as error:
+    except (GemcutterError, ChildError, OSError) as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red] {error}", highlight=False)
         sys.exit(2)
 

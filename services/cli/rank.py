@@ -36,11 +36,11 @@ def print_ranking(
         RankError: there is no answer.
     """
     request = ranking_pb2.RankRequest(vertical=vertical, at_ms=at_ms or 0)
-    if user.lstrip("-").isdecimal():
+    if _is_int64(user):
         request.user_id_int = int(user)
     else:
         request.user_id_str = user
-    if all(item.lstrip("-").isdecimal() for item in items):
+    if all(map(_is_int64, items)):
         request.candidates.item_ids_int.extend(int(item) for item in items)
     else:
         request.candidates.item_ids_str.extend(items)
@@ -74,6 +74,11 @@ def print_ranking(
     )
     if reasons:
         console.print(f"[yellow]degraded:[/yellow] {', '.join(reasons)}")
+
+
+def _is_int64(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and -(2**63) <= int(text) < 2**63
 
 
 def _told(error: grpc.RpcError, address: str) -> RankError:

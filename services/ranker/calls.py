@@ -51,10 +51,13 @@ class RankCalls:
 
     def deadline(self, timeout_ms: float | None, is_cancelled: Callable[[], bool]) -> Deadline:
         """Give the deadline of a call that starts now."""
-        bound_ms = self._max_deadline_ms
-        if timeout_ms is not None:
-            bound_ms = min(timeout_ms, bound_ms)
-        return Deadline.after(bound_ms, self._clock, is_cancelled=is_cancelled)
+        return Deadline.after(self.bound_ms(timeout_ms), self._clock, is_cancelled=is_cancelled)
+
+    def bound_ms(self, timeout_ms: float | None) -> float:
+        """Give the time that a call gets: what its caller allows, and never more than our own."""
+        return (
+            self._max_deadline_ms if timeout_ms is None else min(timeout_ms, self._max_deadline_ms)
+        )
 
     def rank(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from ranking.runtime.engines.choose import EngineName
+
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +70,14 @@ class RankerConfig:
             "refresh_ms",
         )
         for name in above_0:
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name}: expected above 0, got {getattr(self, name)}")
-        for name in ("max_waiting", "grace_ms", "grpc_port", "http_port"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: expected above 0 and finite, got {getattr(self, name)}")
+        for name in ("max_waiting", "grace_ms"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: expected 0 or more, finite, got {getattr(self, name)}")
+        for name in ("grpc_port", "http_port"):
+            if not 0 <= getattr(self, name) <= _MAX_PORT:
+                raise ValueError(f"{name}: expected 0 to {_MAX_PORT}, got {getattr(self, name)}")
 
     def shown(self) -> dict[str, Any]:
         """Give the settings for the log, the store's password left out."""

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from ranking.runtime.answer import RankAnswer
-from ranking.runtime.errors import InvalidRequest
+from ranking.runtime.errors import CallerGone, DeadlineExceeded, InvalidRequest
 from services.ranker.calls import RankCalls
 from services.ranker.config import RankerConfig
 from services.ranker.faults import RETRY_AFTER_S, BodyTooLarge, Fault
@@ -69,11 +71,20 @@ class _Door:
         self._threads = threads
 
     async def rank(self, vertical: str, request: Request) -> Response:
+        started_s = time.monotonic()
         try:
             timeout_ms = _timeout_ms(request)
-            data = await self._body(request)
+            bound_ms = self._calls.bound_ms(timeout_ms)
+            data = await asyncio.wait_for(self._body(request), bound_ms / 1000)
         except (InvalidRequest, BodyTooLarge) as error:
             return _refusal(self._calls.refuse(error, transport=_TRANSPORT))
+        except ClientDisconnect:
+            gone = CallerGone("the caller hung up before its request was complete")
+            return _refusal(self._calls.refuse(gone, transport=_TRANSPORT))
+        except TimeoutError:
+            late = DeadlineExceeded(f"body: not complete after {bound_ms:g} ms")
+            return _refusal(self._calls.refuse(late, transport=_TRANSPORT))
+        timeout_ms = bound_ms - (time.monotonic() - started_s) * 1000
         is_gone = threading.Event()
         watcher = asyncio.create_task(_watch(request, is_gone))
         work = functools.partial(self._answer, vertical, data, timeout_ms, is_gone)

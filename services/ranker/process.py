@@ -29,6 +29,9 @@ from services.ranker.http_server import HttpServer, build_app
 from services.ranker.metrics import RankerMetrics
 from services.ranker.readiness import Readiness
 
+_PING_TIMEOUT_MS = 500.0
+_PING_INTERVAL_S = 0.1
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankerProcess:
@@ -42,7 +45,7 @@ class RankerProcess:
     _permits: Permits
     _store: Store
     _is_stopping: threading.Event
-    _looker: threading.Thread
+    _background: tuple[threading.Thread, ...]
 
     @classmethod
     def start(
@@ -58,16 +61,7 @@ class RankerProcess:
             ValueError: the store's URL is not one.
             RuntimeError, OSError: a port is taken.
         """
-        store = open_store(
-            config.store,
-            max_connections=config.store_connections,
-            timeout_ms=config.store_timeout_ms,
-        )
-        breaker = Breaker(
-            max_failures=config.breaker_failures,
-            open_ms=config.breaker_open_ms,
-            clock=time.monotonic,
-        )
+        store, breaker = _open_store(config)
         options = EngineOptions(engine=config.engine, num_threads=config.engine_threads)
         make = functools.partial(
             _make_ranker,
@@ -85,8 +79,13 @@ class RankerProcess:
         )
         readiness.subscribe(lambda state: metrics.set_ready(state.is_ready))
         is_stopping = threading.Event()
-        looker = threading.Thread(
-            target=_look, args=(readiness, is_stopping, config.refresh_ms / 1000), name="refresh"
+        background = (
+            threading.Thread(
+                target=_look,
+                args=(readiness, is_stopping, config.refresh_ms / 1000),
+                name="refresh",
+            ),
+            threading.Thread(target=_try_store, args=(store, breaker, is_stopping), name="store"),
         )
         process = cls(
             config=config,
@@ -97,9 +96,10 @@ class RankerProcess:
             _permits=permits,
             _store=store,
             _is_stopping=is_stopping,
-            _looker=looker,
+            _background=background,
         )
-        looker.start()
+        for thread in background:
+            thread.start()
         return process
 
     @property
@@ -135,8 +135,23 @@ class RankerProcess:
         for door in doors:
             door.join()
         self._is_stopping.set()
-        self._looker.join()
+        for thread in self._background:
+            thread.join()
         self._store.close()
+
+
+def _open_store(config: RankerConfig) -> tuple[Store, Breaker]:
+    store = open_store(
+        config.store,
+        max_connections=config.store_connections,
+        timeout_ms=config.store_timeout_ms,
+    )
+    breaker = Breaker(
+        max_failures=config.breaker_failures,
+        open_ms=config.breaker_open_ms,
+        clock=time.monotonic,
+    )
+    return store, breaker
 
 
 def _make_ranker(
@@ -157,6 +172,21 @@ def _make_ranker(
     )
     ranker.warm_up()
     return ranker
+
+
+def _try_store(store: Store, breaker: Breaker, is_stopping: threading.Event) -> None:
+    """Keep a connection open from the start, and find out when a store that failed is back.
+
+    A call has too little time for that: on a busy machine connecting alone may take all of it.
+    """
+    is_first = True
+    while not is_stopping.is_set():
+        if is_first or breaker.is_open:
+            is_back = store.ping(timeout_ms=_PING_TIMEOUT_MS)
+            is_first = is_first and not is_back
+            if is_back:
+                breaker.record(is_success=True)
+        is_stopping.wait(_PING_INTERVAL_S)
 
 
 def _look(readiness: Readiness, is_stopping: threading.Event, interval_s: float) -> None:

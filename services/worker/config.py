@@ -37,7 +37,7 @@ exit codes
   2  the command line is wrong
   3  the data set, the foundation model or their agreement is refused
   4  the source of events, its position or the dead letters failed
-  5  the store failed for longer than the retries last
+  5  the store failed for longer than --store-patience-s
 
 examples
   python -m services.worker.main --dataset mydata --fm runs/my/fm --store redis://localhost \\
@@ -68,6 +68,7 @@ class WorkerSettings:
     max_events: int = 256
     max_rows: int = 512
     max_tokens: int = 65_536
+    store_patience_s: int = 120
 
     def shown(self) -> dict[str, Any]:
         """Give the settings for a log line, without the store's password."""
@@ -170,6 +171,10 @@ _OPTIONS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "--state": (
             {"type": Path, "metavar": "DIR"},
             "where position and dead letters are kept; default: worker/ in --fm",
+        ),
+        "--store-patience-s": (
+            {"type": _positive, "default": 120, "metavar": "S"},
+            "how long a write is tried again while the store is away (default: 120)",
         ),
         "--prometheus-port": (
             {"type": int, "metavar": "PORT"},

@@ -24,14 +24,14 @@ from features.histories import HistoryIndex
 from features.log import Splits
 from features.packed import VectorDtype
 from features.schema import VerticalSpec
-from features.store import open_store
+from features.store import Store, open_store
 from features.vectorstore import VectorStore
 from foundation.frozen import FrozenFm
 from foundation.training.checkpoint import CheckpointError
 from precompute.deadletters import DeadLetterFile
 from precompute.decoding import EventDecoder
 from precompute.events import SourceError
-from precompute.incarnation import store_incarnation
+from precompute.incarnation import StoreReplaced, store_incarnation
 from precompute.profiles import load_profiles_into_store
 from precompute.scoring import EventScorer, FoundationModel, MicroBatchBudget
 from precompute.sources.dataset import DatasetSource, history_events
@@ -78,15 +78,25 @@ def main(arguments: Sequence[str] | None = None, *, model_opener: ModelOpener = 
     settings = parse_settings(given, os.environ)
     start_logging()
     _LOG.info("starting", extra={"settings": settings.shown()})
+    end_with_owner()
     try:
-        with ExitStack() as stack:
-            return _run(settings, model_opener, stack)
+        return _run_until_done(settings, model_opener)
     except SourceError as error:
         return _fail(SOURCE_FAILED, error)
     except StoreError as error:
         return _fail(STORE_FAILED, error)
     except GemcutterError as error:
         return _fail(REFUSED, error)
+
+
+def _run_until_done(settings: WorkerSettings, model_opener: ModelOpener) -> int:
+    """Run; over a store that was emptied meanwhile, start over, so that it fills again."""
+    while True:
+        try:
+            with ExitStack() as stack:
+                return _run(settings, model_opener, stack)
+        except StoreReplaced as error:
+            _LOG.warning("starting over", extra={"reason": str(error)})
 
 
 def _fail(code: int, error: GemcutterError) -> int:
@@ -98,10 +108,11 @@ def _fail(code: int, error: GemcutterError) -> int:
 def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) -> int:
     dataset = load_dataset(settings.dataset)
     vertical = _vertical(dataset, settings.vertical)
-    store = open_store(settings.store)
+    store = _open_store(settings.store)
     stack.callback(store.close)
-    settings.state.mkdir(parents=True, exist_ok=True)
-    position_path = settings.state / f"position-{store_incarnation(store)}.json"
+    _make_state_folder(settings.state)
+    incarnation = store_incarnation(store)
+    position_path = settings.state / f"position-{incarnation}.json"
     # The users' own features are as the table has them now; the log's end is their moment.
     load_profiles_into_store(dataset.folder, dataset.schema, store, at_ms=dataset.splits.test[1])
     source, histories = open_source(settings, dataset, position_path)
@@ -125,16 +136,31 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
     worker = Worker(
         source,
         scorer,
-        sink=VectorStoreSink(vector_store),
+        sink=VectorStoreSink(vector_store, incarnation),
         histories=histories,
         dead_letters=DeadLetterFile(settings.state / "deadletter.jsonl"),
-        config=WorkerConfig(max_events=settings.max_events),
+        config=WorkerConfig(
+            max_events=settings.max_events, store_patience_ms=settings.store_patience_s * 1e3
+        ),
     )
     stack.enter_context(_stopping_on_signals(worker))
-    end_with_owner()
     stack.enter_context(_progress(worker))
-    announcement: dict[str, object] = {"event": "started", "source": source.name}
-    announcement["space_id"] = model.space_id
+    announcement = {"event": "started", "source": source.name, "space_id": model.space_id}
+    _work(worker, settings, stack, announcement)
+    return DONE
+
+
+def _open_store(url: str) -> Store:
+    try:
+        return open_store(url)
+    except ValueError as error:
+        raise DataError(f"--store: {error}") from error
+
+
+def _work(
+    worker: Worker, settings: WorkerSettings, stack: ExitStack, announcement: dict[str, str]
+) -> None:
+    """Say that the worker runs, and run it."""
     if settings.prometheus_port is not None:
         port, stop = serve_metrics(worker.counters, settings.prometheus_port)
         stack.callback(stop)
@@ -143,7 +169,13 @@ def _run(settings: WorkerSettings, model_opener: ModelOpener, stack: ExitStack) 
     sys.stdout.flush()
     worker.run(is_following=settings.is_following)
     _LOG.info("stopped", extra=worker.counters.to_dict())
-    return DONE
+
+
+def _make_state_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"--state {folder}: cannot be made ({error})") from error
 
 
 def open_source(

@@ -207,6 +207,9 @@ class FuseSink:
         self._sink.write(scored)
         self._fuse.burn("after store")
 
+    def require_same_store(self) -> None:
+        self._sink.require_same_store()
+
 
 class FuseStore:
     """A store that burns a fuse between the writes of one batch: memories are in, pairs are not."""

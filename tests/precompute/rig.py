@@ -69,7 +69,7 @@ class Rig:
             ),
             histories=self.histories,
             dead_letters=FuseLetters(self.log, self.fuse),
-            config=WorkerConfig(max_events=self.max_events, max_store_attempts=4),
+            config=WorkerConfig(max_events=self.max_events, store_patience_ms=350.0),
             sleep_s=self.waits_s.append,
             jitter=random.Random(1),
         )

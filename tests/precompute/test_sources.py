@@ -15,6 +15,8 @@ from precompute.sources.lines import MAX_LINE_BYTES, LinesSource
 from precompute.sources.source import Position
 from tests.precompute.tinylog import DAY_MS, START_MS, TEST_START_MS, tiny_log
 
+NOW_MS = TEST_START_MS + 30 * DAY_MS
+
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> LogDataset:
@@ -262,3 +264,44 @@ def test_a_file_shorter_than_its_committed_position_is_refused(
 def test_a_missing_event_file_is_an_error_that_names_it(log: LogDataset, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"nowhere\.jsonl: cannot be opened"):
         lines_source(log, tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"event_at_ms": NOW_MS + 10**9}, "event_at_ms: expected a moment before now"),
+        ({"arrival_at_ms": TEST_START_MS - 10**9}, "arrival_at_ms: expected at most 300000 ms"),
+        ({"arrival_at_ms": 0}, "arrival_at_ms: expected Unix milliseconds of 1990"),
+    ],
+)
+def test_an_event_whose_clock_is_wrong_is_set_aside(
+    log: LogDataset, change: dict[str, int], told: str
+) -> None:
+    decoder = EventDecoder(log.schema, log.encoder, clock_s=lambda: NOW_MS / 1000)
+    good = decoder.decode(json.dumps(purchase_line(event_at_ms=TEST_START_MS)).encode())
+    assert isinstance(good, EngagementEvent)
+
+    line = purchase_line(event_at_ms=TEST_START_MS) | change
+    bad = decoder.decode(json.dumps(line).encode())
+
+    assert isinstance(bad, BadRecord)
+    assert told in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"context": {"nope": 1}}, "context: expected names of"),
+        ({"columns": {"nope": [1]}}, "columns: expected names of"),
+        ({"context": {"surface": "nope"}}, "surface: expected one of"),
+    ],
+)
+def test_a_request_of_what_the_schema_does_not_know_is_set_aside(
+    log: LogDataset, change: dict[str, object], told: str
+) -> None:
+    record = {"kind": "request", "user": 1, "at_ms": TEST_START_MS, "items": [104]}
+
+    bad = decode(log, json.dumps(record | change).encode())
+
+    assert isinstance(bad, BadRecord)
+    assert told in bad.reason

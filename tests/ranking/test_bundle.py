@@ -231,3 +231,16 @@ def test_a_bundle_is_never_overwritten_by_another(tiny: LogDataset, tmp_path: Pa
         write(tiny, tmp_path / "b", row="kd")
 
     assert write(tiny, tmp_path / "b").manifest == first.manifest
+
+
+def test_a_loaded_bundle_keeps_its_items_whatever_becomes_of_the_files(
+    tiny: LogDataset, tmp_path: Path
+) -> None:
+    bundle = write(tiny, tmp_path / "b")
+    codes = bundle.items.codes.copy()
+    for path in (tmp_path / "b" / "items").glob("*.npy"):
+        content = path.read_bytes()
+        path.write_bytes(content[:-32] + b"\xff" * 32)
+        path.write_bytes(b"")  # of a file that was mapped, reading on would end the process
+
+    np.testing.assert_array_equal(bundle.items.codes, codes)

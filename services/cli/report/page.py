@@ -1,31 +1,13 @@
 """`report.html`: one page, no scripts, no outside files, made from `report.json` alone."""
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from services.cli.report import plots
+from services.cli.report.elements import STYLE, figure, table, tiles
 
 Report = Mapping[str, Any]
-
-STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #22252b; background: #fbfaf7;
-       max-width: 60rem; margin: 2.5rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .5rem; }
-.lead { color: #555c66; margin: 0 0 1.6rem; max-width: 46rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e2dc; }
-th { font-weight: 600; color: #555c66; } th:first-child, td:first-child { text-align: left; }
-tr.served td { background: #eaf3f5; }
-.ci { color: #7a828c; font-size: .8em; display: block; white-space: nowrap; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem; }
-.tile { background: #fff; border: 1px solid #e4e2dc; border-radius: 8px; padding: .7rem .9rem; }
-.tile b { display: block; font-size: 1.35rem; } .tile span { color: #555c66; font-size: .85rem; }
-figure { margin: .6rem 0; } figure svg { max-width: 100%; height: auto; }
-figcaption { color: #555c66; font-size: .88rem; }
-.yes { color: #1d7a4f; font-weight: 600; } code { background: #f0eee8; padding: 0 .25rem; }
-"""
 
 
 def _estimate(metric: Mapping[str, Any] | None, digits: int = 4) -> str:
@@ -45,33 +27,11 @@ def _ms(value: float | None) -> str:
     return "none" if value is None else f"{value:.1f}"
 
 
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, marked: frozenset[int] = frozenset()
-) -> str:
-    """Cells are HTML already; the caller escapes what came from data."""
-    lines = ["<table><tr>", *(f"<th>{cell}</th>" for cell in head), "</tr>"]
-    for number, row in enumerate(rows):
-        kind = ' class="served"' if number in marked else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
-    return "".join([*lines, "</table>"])
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
-
-
-def _tiles(pairs: Iterable[tuple[str, str]]) -> str:
-    inner = (
-        f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in pairs
-    )
-    return f'<div class="tiles">{"".join(inner)}</div>'
-
-
 def _headline(report: Report) -> str:
     load, fm = report["load"], report["fm"]["test"]["purchase"]
     served = next(row for row in report["verticals"] if row["row"] == report["bundle"]["row"])
     ratio = served["transfer_ratio"]
-    return _tiles(
+    return tiles(
         [
             (f"{fm['auc']['value']:.3f}", "foundation model AUC, test weeks"),
             (f"{served['test']['purchase']['auc']['value']:.3f}", "served vertical's AUC"),
@@ -99,9 +59,9 @@ def _data(report: Report) -> str:
     ]
     return (
         "<h2>What was read</h2>"
-        + _tiles((f"{count:,}", name) for name, count in counts)
+        + tiles((f"{count:,}", name) for name, count in counts)
         + "<br>"
-        + _table(("window", "impressions", "purchase rate"), windows)
+        + table(("window", "impressions", "purchase rate"), windows)
         + f"<p class='lead'>{html.escape(data['caveat'])}</p>"
     )
 
@@ -149,7 +109,7 @@ def _quality(report: Report) -> str:
     )
     return (
         "<h2>Ranking quality</h2>"
-        + _table(head, rows, marked=frozenset(marked))
+        + table(head, rows, marked=frozenset(marked))
         + f"<p class='lead'>{note}</p>"
     )
 
@@ -176,7 +136,7 @@ def _quality_plots(report: Report) -> str:
     ratio_plot = plots.ranked_points(
         ratios, xlabel="transfer ratio", highlight=served, reference=0.0
     )
-    return _figure(ne_plot, "NE by model. Dashed: a model that predicts the base rate.") + _figure(
+    return figure(ne_plot, "NE by model. Dashed: a model that predicts the base rate.") + figure(
         ratio_plot, "How much of the foundation model's gain reaches each vertical model."
     )
 
@@ -199,7 +159,7 @@ def _other_objectives(report: Report) -> str:
             if objective != "purchase":
                 label = f"{html.escape(row['row'])}, {html.escape(objective)}"
                 rows.append((label, *(_estimate(result.get(m)) for m in METRICS)))
-    return "<h2>By objective and surface</h2>" + _table(
+    return "<h2>By objective and surface</h2>" + table(
         ("slice", "NE", "AUC", "gAUC", "calibration"), rows
     )
 
@@ -234,9 +194,9 @@ def _serving(report: Report) -> str:
     return (
         "<h2>Serving</h2>"
         + f"<p>{timing}</p>"
-        + _figure(curve, "Latency by percentile before and after the fault.")
-        + _table(("phase", "p50 ms", "p95 ms", "p99 ms", *count_names), counts)
-        + _figure(tiers, "Where each candidate's pair vector came from.")
+        + figure(curve, "Latency by percentile before and after the fault.")
+        + table(("phase", "p50 ms", "p95 ms", "p99 ms", *count_names), counts)
+        + figure(tiers, "Where each candidate's pair vector came from.")
         + f"<p>{agree}</p>"
     )
 
@@ -257,7 +217,7 @@ def _basket(report: Report) -> str:
     return (
         "<h2>One ranked basket</h2>"
         + f"<p>{intro}</p>"
-        + _table(("rank", "product", "p(purchase)", "tier", ""), rows)
+        + table(("rank", "product", "p(purchase)", "tier", ""), rows)
     )
 
 
@@ -266,7 +226,7 @@ def _run(report: Report) -> str:
     machine = ", ".join(f"{k} {v}" for k, v in report["machine"].items())
     return (
         "<h2>The run</h2>"
-        + _table(("step", "seconds"), steps)
+        + table(("step", "seconds"), steps)
         + f"<p class='lead'>{html.escape(machine)}. Commit {html.escape(report['commit'])}. "
         + f"Schema {report['schema_id']}, space {report['space_id']}, "
         + f"bundle {html.escape(report['bundle']['id'])}.</p>"

@@ -21,12 +21,14 @@ STYLE: Any = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names may hold dollar signs
 }
 
 Point = tuple[str, float, float | None, float | None]
 
 
-def _svg(figure: Figure) -> str:
+def to_svg(figure: Figure) -> str:
+    """Give a figure as text that a page can hold inline."""
     buffer = io.StringIO()
     figure.savefig(
         buffer, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None}
@@ -35,7 +37,8 @@ def _svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """Give an empty figure, its size in inches, and its axes."""
     figure = Figure(figsize=(width, height))
     return figure, figure.subplots()
 
@@ -61,7 +64,7 @@ def ranked_points(
         reference: where the vertical line stands.
     """
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(6.2, 0.3 * len(points) + 0.9)
+        figure, axes = new_figure(6.2, 0.3 * len(points) + 0.9)
         rows = range(len(points))
         values = [point[1] for point in points]
         colours = [ACCENT if point[0] in highlight else MUTED for point in points]
@@ -78,7 +81,7 @@ def ranked_points(
         twin.tick_params(length=0)
         twin.spines["right"].set_visible(False)
         axes.set_xlabel(xlabel)
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def latency_curve(phases: Mapping[str, Mapping[str, Any]], *, budget_ms: float) -> str:
@@ -89,7 +92,7 @@ def latency_curve(phases: Mapping[str, Mapping[str, Any]], *, budget_ms: float) 
         budget_ms: the vertical's latency budget.
     """
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(6.2, 3.0)
+        figure, axes = new_figure(6.2, 3.0)
         colours = [ACCENT, CONTRAST, MUTED]
         for colour, (name, phase) in zip(colours, phases.items(), strict=False):
             points = phase["percentiles"]
@@ -106,14 +109,14 @@ def latency_curve(phases: Mapping[str, Mapping[str, Any]], *, budget_ms: float) 
         axes.text(1.0, budget_ms * 1.05, f"budget {budget_ms:g} ms", size=8)
         axes.set_ylabel("latency from intended send, ms")
         axes.legend(frameon=False, fontsize=8)
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def share_bar(shares: Mapping[str, float], *, title: str) -> str:
     """One stacked bar of shares that add up to 1, largest labelled."""
     palette = ["#1f6f8b", "#5fa8a0", "#b8d8ba", "#e9c46a", "#e08e45", "#a9b4bd"]
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(6.2, 1.2)
+        figure, axes = new_figure(6.2, 1.2)
         left = 0.0
         for colour, (name, share) in zip(palette, shares.items(), strict=False):
             label = f"{name} {100 * share:.1f} %"
@@ -123,4 +126,4 @@ def share_bar(shares: Mapping[str, float], *, title: str) -> str:
         axes.set_yticks([])
         axes.set_xlabel(title)
         axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
-        return _svg(figure)
+        return to_svg(figure)

@@ -25,7 +25,7 @@ def test_what_is_shown_has_no_password() -> None:
 
 @pytest.mark.parametrize("name", ["store_timeout_ms", "max_running", "refresh_ms"])
 def test_numbers_that_cannot_work_are_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}: expected above 0, got 0"):
+    with pytest.raises(ValueError, match=f"{name}: expected above 0 and finite, got 0"):
         RankerConfig(bundles=(), store="memory://", **{name: 0})  # type: ignore[arg-type]
 
 
@@ -37,3 +37,26 @@ def test_a_wrong_command_line_ends_with_2(
         parse_config([*ARGUMENTS, *odd])
     assert caught.value.code == 2
     assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--grpc-port", "99999"),
+        ("--http-port", "70000"),
+        ("--http-port", "-1"),
+        ("--grace-ms", "inf"),
+        ("--grace-ms", "nan"),
+        ("--store-timeout-ms", "nan"),
+        ("--refresh-ms", "inf"),
+        ("--max-deadline-ms", "nan"),
+        ("--breaker-open-ms", "nan"),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_refused_by_the_name_of_its_setting(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse_config([*ARGUMENTS, option, value])
+    assert caught.value.code == 2
+    assert f"{option[2:].replace('-', '_')}: expected" in capsys.readouterr().err

@@ -18,6 +18,11 @@ from ranking.runtime.errors import EngineError
 from tests.ranking.runtime.fakes import FakeEngine
 from tests.services.ranker.running import WAIT_S, Client, body, message, running, until
 
+HEAD = (
+    b"POST /v1/rank/home HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    b"content-length: 5000\r\n\r\n"
+)
+
 
 class HeldEngine(FakeEngine):
     """Computes nothing while it is held, or fails; as usual until `is_armed`."""
@@ -235,3 +240,26 @@ def test_a_caller_who_hung_up_while_waiting_is_never_computed(bundle: Bundle) ->
         cancelled = 'gemcutter_ranker_calls_total{code="CANCELLED",transport="http"'
         assert until(lambda: client.metric(cancelled) == 1)
         assert engine.num_held == 1
+
+
+def test_a_caller_that_hangs_up_in_its_body_is_counted_and_no_fault_of_ours(
+    bundle: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(bundle.folder) as client:
+        host, port = client.http_url.removeprefix("http://").split(":")
+        for _ in range(3):
+            with socket.create_connection((host, int(port))) as caller:
+                caller.sendall(HEAD + b"{")
+        metric = 'gemcutter_ranker_calls_total{code="CANCELLED",transport="http",vertical="other"}'
+        assert until(lambda: client.metric(metric) == 3)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_body_that_never_comes_is_refused_when_its_time_is_over(bundle: Bundle) -> None:
+    with running(bundle.folder) as client:
+        host, port = client.http_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as caller:
+            caller.sendall(HEAD.replace(b"\r\n\r\n", b"\r\nx-deadline-ms: 100\r\n\r\n") + b"{")
+            answer = caller.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 504")
+    assert b"body: not complete after 100 ms" in answer

@@ -1,9 +1,11 @@
 """The worker process: what it leaves in a real store, how it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -11,6 +13,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from features.packed import Missing
 from features.store import LocalServer, RedisStore
 from features.vectorstore import VectorStore
 from services.worker.main import main
@@ -117,8 +120,10 @@ def test_an_event_file_is_worked_through_and_bad_lines_are_set_aside(
         (["--vertical", "feed"], 3, "vertical 'feed'"),
         (["--events", "nowhere.jsonl"], 4, "cannot be opened"),
         (["--store", "redis://127.0.0.1:1"], 5, "127.0.0.1:1"),
+        (["--store", "junk"], 3, "--store"),
+        (["--state", "/dev/null/x"], 4, "--state /dev/null/x: cannot be made"),
     ],
-    ids=["model", "data set", "vertical", "events", "store"],
+    ids=["model", "data set", "vertical", "events", "store", "store URL", "state"],
 )
 def test_what_goes_wrong_is_in_the_exit_code_and_the_log(
     arguments: list[str],
@@ -131,7 +136,7 @@ def test_what_goes_wrong_is_in_the_exit_code_and_the_log(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    assert run(*arguments, *changes, "--state", str(tmp_path / "state")) == code
+    assert run(*arguments, "--state", str(tmp_path / "state"), *changes) == code
     last = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert last["event"] == "failed"
     assert last["exit_code"] == code
@@ -155,3 +160,54 @@ def test_asked_to_stop_a_following_worker_ends_with_code_0(
     lines = [json.loads(line) for line in log.splitlines()]
     assert [lines[0]["event"], lines[-1]["event"]] == ["starting", "stopped"]
     assert next_offset(tmp_path) == lines[-1]["num_engagements"] + lines[-1]["num_requests"]
+
+
+def test_a_store_that_is_emptied_under_a_waiting_worker_is_filled_again(
+    arguments: list[str], store: RedisStore, tmp_path: Path
+) -> None:
+    purchase = {"kind": "engagement", "source": "purchase", "user": 3, "columns": {"item": 104}}
+    events = tmp_path / "events.jsonl"
+    events.write_text(json.dumps(purchase | {"event_at_ms": START_MS + 30 * DAY_MS}) + "\n")
+    command = [sys.executable, "-m", "tests.services.worker.fake_process", *arguments]
+    child = subprocess.Popen(
+        [*command, "--events", str(events), "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[3],
+    )
+    try:
+        assert _holds(store, 1)
+        store.flush()
+        assert _holds(store, 1)
+    finally:
+        child.terminate()
+        child.communicate()
+    assert child.returncode == 0
+
+
+def _holds(store: RedisStore, num_vectors: int) -> bool:
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        memory = vectors(store).read_request(3, np.array([104])).memory
+        if not isinstance(memory, Missing) and len(memory) == num_vectors:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_store_that_is_away_for_seconds_is_waited_for(
+    arguments: list[str], store: RedisStore, server: LocalServer
+) -> None:
+    """Stopped, not ended: its port stays, and nothing that it held is lost."""
+    command = [sys.executable, "-m", "tests.services.worker.fake_process", *arguments]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[3]
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    os.kill(server.pid, signal.SIGSTOP)
+    time.sleep(3)
+    os.kill(server.pid, signal.SIGCONT)
+    assert child.wait(60) == 0
+    child.communicate()
+    assert len(vectors(store).read_request(1, np.array([100])).memory) == 4
