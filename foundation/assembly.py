@@ -5,8 +5,9 @@ from features.histories import HistoryIndex
 from features.log import Impressions
 from foundation.batches import BatchBuilder, Examples, HistoryLimits, vocabulary_by_feature
 from foundation.matches import num_match_features
-from foundation.model.config import KunlunConfig
-from foundation.model.kunlun import Interface, Kunlun
+from foundation.model.config import ModelConfig
+from foundation.model.foundation import FoundationModel
+from foundation.model.interface import Interface
 
 
 def match_features(dataset: LogDataset) -> tuple[str, ...]:
@@ -15,7 +16,7 @@ def match_features(dataset: LogDataset) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def make_interface(dataset: LogDataset, config: KunlunConfig) -> Interface:
+def make_interface(dataset: LogDataset, config: ModelConfig) -> Interface:
     """Give what a model must know of this data set."""
     schema = dataset.schema
     num_keys = 1 + len(match_features(dataset))
@@ -32,6 +33,7 @@ def make_interface(dataset: LogDataset, config: KunlunConfig) -> Interface:
     return Interface(
         tables=vocabulary_by_feature(schema, dataset.encoder),
         set_features=(*items, *users, *context),
+        num_item_features=len(items),
         num_set_numeric=sum(feature.kind == "numeric" for feature in schema.features),
         sources=sources,
         num_match_keys=num_keys,
@@ -40,13 +42,13 @@ def make_interface(dataset: LogDataset, config: KunlunConfig) -> Interface:
     )
 
 
-def build_model(dataset: LogDataset, config: KunlunConfig) -> Kunlun:
+def build_model(dataset: LogDataset, config: ModelConfig) -> FoundationModel:
     """Give a new model for this data set; seed PyTorch before."""
-    return Kunlun(make_interface(dataset, config), config)
+    return FoundationModel(make_interface(dataset, config), config)
 
 
 def make_builder(
-    dataset: LogDataset, config: KunlunConfig, histories: HistoryIndex | None = None
+    dataset: LogDataset, config: ModelConfig, histories: HistoryIndex | None = None
 ) -> BatchBuilder:
     """Give a batch builder; `histories` default to all events of the data set."""
     return BatchBuilder(

@@ -17,8 +17,8 @@ from features.histories import HistoryIndex
 from features.packed import VectorDtype
 from foundation.assembly import build_model, make_builder
 from foundation.batches import Examples
-from foundation.model.config import KunlunConfig
-from foundation.model.kunlun import Kunlun
+from foundation.model.config import ModelConfig
+from foundation.model.foundation import FoundationModel
 from foundation.training.checkpoint import FINAL, load_checkpoint
 
 _MICRO_BATCH_ROWS = 512
@@ -49,7 +49,7 @@ class FrozenFm:
 
     def __init__(
         self,
-        model: Kunlun,
+        model: FoundationModel,
         dataset: LogDataset,
         *,
         histories: HistoryIndex | None = None,
@@ -81,7 +81,7 @@ class FrozenFm:
         state, meta = load_checkpoint(
             folder / FINAL, config=None, schema_id=schema_id, encoder_id=encoder_id
         )
-        config: KunlunConfig = TypeAdapter(KunlunConfig).validate_python(meta.config["model"])
+        config: ModelConfig = TypeAdapter(ModelConfig).validate_python(meta.config["model"])
         model = build_model(dataset, config)
         model.load_state_dict(state["model"])
         return cls(model, dataset, histories=histories, vector_dtype=vector_dtype)
@@ -117,7 +117,7 @@ class FrozenFm:
         )
 
 
-def _weights_hash(model: Kunlun) -> str:
+def _weights_hash(model: FoundationModel) -> str:
     digest = hashlib.sha256(repr(model.config).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(name.encode())

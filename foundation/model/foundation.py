@@ -41,4 +41,6 @@ class FoundationModel(nn.Module):
     def flops(self, batch: FmBatch) -> float:
         """Give the forward FLOPs of a batch over its real lengths (`foundation.model.flops`)."""
         lengths_B = batch.offsets_B[1:] - batch.offsets_B[:-1]
-        return self.inputs.flops(batch) + self.body.flops(lengths_B) + self.readout.flops(len(batch))
+        return (
+            self.inputs.flops(batch) + self.body.flops(lengths_B) + self.readout.flops(len(batch))
+        )

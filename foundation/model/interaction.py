@@ -5,8 +5,12 @@ Legend: B rows, N set tokens, P pooled tokens, M tokens that go in, R rank, D wi
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
+
+from foundation.model.flops import linear_flops
 
 
 class Wukong(nn.Module):
@@ -51,11 +55,9 @@ class Wukong(nn.Module):
     def flops(self, num_rows: int) -> float:
         """Give the forward FLOPs of so many rows."""
         num_inputs, rank = self.y_MR.shape
-        first, last = self.machine[1], self.machine[3]
-        machine = first.in_features * first.out_features + last.in_features * last.out_features
-        dots = 2 * num_inputs * rank * self.width
-        linear = num_inputs * self.compress.out_features * self.width
-        return 2.0 * num_rows * (dots + machine + linear)
+        dots = 4.0 * num_inputs * rank * self.width
+        linear = 2.0 * num_inputs * self.compress.out_features * self.width
+        return num_rows * (dots + linear + linear_flops(self.machine))
 
 
 class WukongExperts(nn.Module):
@@ -120,8 +122,6 @@ class WukongExperts(nn.Module):
 
     def flops(self, num_rows: int) -> float:
         """Give the forward FLOPs of so many rows."""
-        total = sum(expert.flops(num_rows) for expert in self.experts)
-        if self.across is not None:
-            width = self.experts[0].width
-            total += 2.0 * num_rows * self.across.in_features * self.across.out_features * width
-        return float(total)
+        experts = [cast(Wukong, expert) for expert in self.experts]
+        across = 0.0 if self.across is None else linear_flops(self.across) * experts[0].width
+        return sum(expert.flops(num_rows) for expert in experts) + num_rows * across

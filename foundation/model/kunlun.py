@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foundation.model.attention import SelfAttention
+from foundation.model.flops import total_flops
 from foundation.model.interaction import WukongExperts
 from foundation.model.interface import Encoded
 from foundation.model.pffn import FeedForward, FeedForwardKind
@@ -163,10 +164,8 @@ class KunlunLayer(nn.Module):
 
     def flops(self, lengths_B: Tensor) -> float:
         """Give the forward FLOPs of rows with so many events."""
-        total = self.interaction.flops(len(lengths_B))
-        for part in (self.feed_forward, self.pooling, self.attention):
-            total += part.flops(lengths_B) if part is not None else 0.0
-        return total
+        parts = (self.feed_forward, self.pooling, self.attention)
+        return self.interaction.flops(len(lengths_B)) + total_flops(parts, lengths_B)
 
 
 class Kunlun(nn.Module):
@@ -190,4 +189,4 @@ class Kunlun(nn.Module):
 
     def flops(self, lengths_B: Tensor) -> float:
         """Give the forward FLOPs of rows with so many events."""
-        return sum(layer.flops(lengths_B) for layer in self.layers)
+        return total_flops(self.layers, lengths_B)

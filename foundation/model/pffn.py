@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foundation.model.flops import num_events
+from foundation.model.flops import linear_flops, num_events
 from kernels.gdpa.reference import gdpa
 from kernels.jagged import max_length, pad, unpad
 
@@ -116,7 +116,7 @@ class FeedForward(nn.Module):
         if self.kind == "linear":
             generation = 2.0 * len(lengths_B) * self.compress.in_features * width**2
             return 2.0 * events * width**2 + generation
-        return 4.0 * events * width * self.shared[0].out_features
+        return events * linear_flops(self.shared)
 
 
 def pffn_block(

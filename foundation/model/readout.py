@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foundation.model.bottleneck import Bottleneck
+from foundation.model.flops import linear_flops
 from foundation.model.interface import FmOutput
 
 
@@ -41,7 +42,5 @@ class Readout(nn.Module):
         return FmOutput(logits_BA=self.heads(hidden_BW), z_BD=z_BD, reconstruction=reconstruction)
 
     def flops(self, num_rows: int) -> float:
-        """Give the forward FLOPs of trunk and heads; the bottleneck is no part of the prediction."""
-        first, second = self.trunk[0], self.trunk[2]
-        sizes = ((m.in_features, m.out_features) for m in (first, second, self.heads))
-        return 2.0 * num_rows * sum(a * b for a, b in sizes)
+        """Give the forward FLOPs of trunk and heads; the bottleneck predicts nothing."""
+        return num_rows * linear_flops((self.trunk, self.heads))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from foundation.model.config import KunlunConfig
+from foundation.model.config import ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class TrainConfig:
         num_threads: of PyTorch.
     """
 
-    model: KunlunConfig = field(default_factory=KunlunConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
     max_rows: int = 256
     max_tokens: int = 32_768
     negative_keep_frac: dict[str, float] = field(default_factory=dict)

@@ -24,7 +24,8 @@ from features.sampling import keep_frac_by_code, sample_negatives
 from features.schema import SURFACE
 from foundation.assembly import build_model, make_builder, to_examples
 from foundation.batches import BatchBuilder, Examples, FmBatch
-from foundation.model.kunlun import FmOutput, Kunlun
+from foundation.model.foundation import FoundationModel
+from foundation.model.interface import FmOutput
 from foundation.plan import (
     BatchBudget,
     BatchPlan,
@@ -60,7 +61,7 @@ class TrainResult:
         path: the final checkpoint.
     """
 
-    model: Kunlun
+    model: FoundationModel
     losses: list[float]
     num_rows: int
     path: Path
@@ -125,7 +126,7 @@ def _sampled(dataset: LogDataset, config: TrainConfig) -> Impressions:
     return sample_negatives(shown, shares, seed=config.seed)
 
 
-def _start_from_base_rates(model: Kunlun, impressions: Impressions) -> None:
+def _start_from_base_rates(model: FoundationModel, impressions: Impressions) -> None:
     """Set the heads' biases so that the untrained model predicts each objective's rate.
 
     A head that first has to learn that its objective is rare does so with large weights.
@@ -136,7 +137,7 @@ def _start_from_base_rates(model: Kunlun, impressions: Impressions) -> None:
     ]
     p_A = torch.tensor(rates, dtype=torch.float64).clamp(1e-6, 1 - 1e-6)
     with torch.no_grad():
-        model.heads.bias.copy_(torch.logit(p_A))
+        model.readout.heads.bias.copy_(torch.logit(p_A))
 
 
 def _plan(dataset: LogDataset, config: TrainConfig, impressions: Impressions) -> BatchPlan:
@@ -159,7 +160,7 @@ class Run:
         self,
         dataset: LogDataset,
         config: TrainConfig,
-        model: Kunlun,
+        model: FoundationModel,
         impressions: Impressions,
         out: Path,
     ) -> None:
@@ -170,7 +171,7 @@ class Run:
         self.plan = _plan(dataset, config, impressions)
         self.num_steps = len(self.plan)
         self.step = 0
-        tables = list(model.embeddings.parameters())
+        tables = list(model.inputs.embeddings.parameters())
         in_tables = {id(parameter) for parameter in tables}
         self.dense = [p for p in model.parameters() if id(p) not in in_tables]
         self.optimisers: list[torch.optim.Optimizer] = [

@@ -1,6 +1,7 @@
 """Complete configurations, by name. Add a function to add a run."""
 
-from foundation.model.config import KunlunConfig
+from foundation.model.config import ModelConfig
+from foundation.model.kunlun import KunlunConfig
 from foundation.training.config import TrainConfig
 
 
@@ -9,7 +10,7 @@ def quickstart() -> TrainConfig:
 
     Chosen on the tune weeks of the 200-household hard cut; `docs/log.md` has what else was tried.
     """
-    model = KunlunConfig(width=48, num_seeds=8, max_events=96)
+    model = ModelConfig(width=48, max_events=96, body=KunlunConfig(num_seeds=8))
     return TrainConfig(
         model=model,
         max_rows=256,
@@ -23,7 +24,7 @@ def quickstart() -> TrainConfig:
 def full() -> TrainConfig:
     """All households of Complete Journey: about a million rows, wider and further back."""
     return TrainConfig(
-        model=KunlunConfig(width=64, num_seeds=16, max_events=128),
+        model=ModelConfig(width=64, max_events=128, body=KunlunConfig(num_seeds=16)),
         max_rows=512,
         max_tokens=65_536,
         lr_dense=3e-3,

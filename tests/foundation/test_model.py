@@ -1,5 +1,7 @@
 """Each block is its formula, and the whole model learns, forgets nothing and leaks nothing."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,13 +12,13 @@ from features.histories import HistoryIndex
 from features.log import Events
 from foundation.assembly import make_builder
 from foundation.batches import FmBatch
-from foundation.model.attention import WindowSelfAttention
+from foundation.model.attention import SelfAttention
 from foundation.model.bottleneck import Bottleneck
-from foundation.model.config import KunlunConfig
+from foundation.model.config import ModelConfig
 from foundation.model.events import AgeEncoding, EventAggregator
 from foundation.model.interaction import Wukong
 from foundation.model.pffn import WeightGeneration, pffn_block
-from foundation.model.pooling import SeedPooling
+from foundation.model.pooling import Pooling
 from tests.foundation.small import (
     CONFIG,
     tiny_builder,
@@ -80,8 +82,8 @@ def test_the_factorisation_machine_is_the_matrix_of_dot_products_projected() -> 
 
 def test_attention_and_pooling_of_a_row_do_not_depend_on_other_rows() -> None:
     torch.manual_seed(0)
-    attention = WindowSelfAttention(width=D, num_heads=H, half_window=2)
-    pooling = SeedPooling(width=D, num_heads=H, num_seeds=3, num_pooled=2, rank=2)
+    attention = SelfAttention(width=D, num_heads=H, half_window=2)
+    pooling = Pooling("hsp", width=D, num_heads=H, num_seeds=3, num_pooled=2, rank=2)
     events, ages = torch.randn(5, D), torch.rand(5) * 1e9
     changed = events.clone()
     changed[3:] += 1.0
@@ -131,13 +133,18 @@ def test_the_bottleneck_never_trains_what_it_compresses() -> None:
     [
         ({"width": 15}, "width"),
         ({"bottleneck_dim": 7}, "bottleneck_prefixes"),
-        ({"num_layers": 0}, "num_layers"),
+        ({"max_events": 0}, "max_events"),
         ({"wdith": 16}, "wdith"),
+        ({"body": {"kind": "kunlun", "num_layers": 0}}, "num_layers"),
+        ({"body": {"kind": "kunlun", "num_layers": 2, "comp_skip": True}}, "an odd number, got 2"),
+        ({"body": {"kind": "kunlun", "num_experts": 0}}, "num_experts"),
+        ({"body": {"kind": "hstu", "num_heads": 7}}, "multiple of 7"),
+        ({"body": {"kind": "bert"}}, "bert"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused_by_name(change: dict[str, int], said: str) -> None:
+def test_sizes_that_do_not_fit_are_refused_by_name(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        KunlunConfig(**change)  # type: ignore[arg-type]
+        ModelConfig(**change)
 
 
 def test_the_model_overfits_a_tiny_batch() -> None:

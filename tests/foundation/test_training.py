@@ -10,8 +10,8 @@ import torch
 
 from features.dataset import LogDataset
 from foundation.assembly import build_model
-from foundation.model.config import KunlunConfig
-from foundation.model.kunlun import Kunlun
+from foundation.model.config import ModelConfig
+from foundation.model.foundation import FoundationModel
 from foundation.training import loop
 from foundation.training.checkpoint import CheckpointError, load_checkpoint, newest_checkpoint
 from foundation.training.loop import TrainingError, TrainResult, train
@@ -118,18 +118,18 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_parameter(
     path = newest_checkpoint(tmp_path)
     assert path is not None
     before = (path / "state.pt").read_bytes()
-    built: list[Kunlun] = []
+    built: list[FoundationModel] = []
 
-    def build(dataset: LogDataset, config: KunlunConfig) -> Kunlun:
+    def build(dataset: LogDataset, config: ModelConfig) -> FoundationModel:
         built.append(build_model(dataset, config))
         return built[-1]
 
     def poison(step: int, total: int, loss: float) -> None:
         with torch.no_grad():
-            built[-1].heads.bias.fill_(float("nan"))
+            built[-1].readout.heads.bias.fill_(float("nan"))
 
     monkeypatch.setattr(loop, "build_model", build)
-    with pytest.raises(TrainingError, match=r"step 4: loss nan; parameter 'heads.bias'"):
+    with pytest.raises(TrainingError, match=r"step 4: loss nan; parameter 'readout.heads.bias'"):
         train(tiny_dataset(), TRAIN, tmp_path, progress=poison)
     assert newest_checkpoint(tmp_path) == path
     assert (path / "state.pt").read_bytes() == before

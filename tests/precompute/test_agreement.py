@@ -13,7 +13,8 @@ from features.transferlog import read_transfer_log
 from features.vectorstore import StoredRequest, VectorStore
 from foundation.assembly import build_model
 from foundation.frozen import FrozenFm
-from foundation.model.config import KunlunConfig
+from foundation.model.config import ModelConfig
+from foundation.model.kunlun import KunlunConfig
 from foundation.transfer import write_transfer_log
 from precompute.backfill import load_transfer_log_into_store
 from precompute.scoring import EventScorer, MicroBatchBudget
@@ -23,10 +24,12 @@ from precompute.writing import VectorStoreSink
 from tests.precompute.fakes import FakeLog
 from tests.precompute.tinylog import DAY_MS, tiny_log
 
-SMALL = KunlunConfig(
-    width=16, num_heads=2, num_layers=1, generated_width=8, summary_tokens=4, half_window=4,
-    num_seeds=4, num_pooled=2, interaction_rank=4, interaction_hidden=16, head_hidden=16,
-    max_events=12, count_events=32, bottleneck_dim=8, bottleneck_prefixes=(4, 8),
+SMALL = ModelConfig(
+    width=16, head_hidden=16, max_events=12, count_events=32, bottleneck_dim=8,
+    bottleneck_prefixes=(4, 8), body=KunlunConfig(
+        num_heads=2, num_layers=1, generated_width=8, summary_tokens=4, half_window=4,
+        num_seeds=4, num_pooled=2, interaction_rank=4, interaction_hidden=16,
+    ),
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Other architectures over the same inputs and outputs, to compare Kunlun with."""
