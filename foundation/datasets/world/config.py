@@ -55,7 +55,7 @@ class WorldConfig:
         DataError: a dial is out of its range, or two do not fit together.
     """
 
-    # The defaults make about 200,000 impressions and 380,000 other events.
+    # The defaults make about 200,000 impressions and 370,000 other events.
     seed: int = _dial(7, "Changes every draw.", "", 0, 2**63 - 1)
     num_users: int = _dial(1000, "Users.", "users", 1, 2**31 - 1)
     num_days: int = _dial(28, "Length of the log.", "days", 4, 3650)
