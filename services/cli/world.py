@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -129,7 +129,7 @@ def run_world(
 
     index, count = _shard(shard)
     with Steps(console).step("world", f"world {config.seed} to {to or out}") as step:
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
         world = World(config)
         done: Written | Sent
         if to is None:
@@ -138,12 +138,12 @@ def run_world(
             done = write_parquet(world, out, shard=index, num_shards=count, tell=step.advance)
         else:
             done = _send(world, to, shard_blocks(config, index, count), step)
-        seconds = time.perf_counter() - start_s
+        seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
     _print(console, done.num_rows, seconds)
     _warn_short(config, console)
     if is_recorded:
-        metric = "events_per_s" if to is None else f"kafka_events_per_s/{_message_format(to)}"
-        _record(config, done.num_rows, done.num_bytes, seconds, metric=metric)
+        speed = {"s": seconds, "cpu_s": cpu_s}
+        _record(config, done, speed, prefix="" if to is None else _prefix(to))
 
 
 def _send(world: World, to: str, blocks: range, step: Step) -> Sent:
@@ -156,10 +156,10 @@ def _send(world: World, to: str, blocks: range, step: Step) -> Sent:
         )
 
 
-def _message_format(to: str) -> str:
+def _prefix(to: str) -> str:
     from precompute.worldstream import Address
 
-    return Address.parse(to).message_format
+    return f"kafka/{Address.parse(to).message_format}/"
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -186,23 +186,22 @@ def _warn_short(config: WorldConfig, console: Console) -> None:
 
 
 def _record(
-    config: WorldConfig, num_rows: dict[str, int], num_bytes: int, seconds: float, *, metric: str
+    config: WorldConfig, done: Written | Sent, speed: Mapping[str, float], *, prefix: str
 ) -> None:
+    """Append events per second, by the clock and by processor time, to the results."""
     from services.cli.report.results import record_rows
 
-    total = sum(num_rows.values())
+    total = sum(done.num_rows.values())
     changed = [
         f"--{_SHORT.get(field.name, field.name).replace('_', '-')} {getattr(config, field.name)}"
         for field in dataclasses.fields(config)
         if getattr(config, field.name) != field.default
     ]
-    note = f"{total} events in {seconds:.1f} s, one process"
+    note = f"{total} events, one process"
     rows = [
-        {"metric": metric, "value": total / seconds, "unit": "events/s", "note": note},
-        {
-            "metric": metric.replace("events_per_s", "bytes_per_event"),
-            "value": num_bytes / total,
-            "unit": "B",
-        },
+        {"metric": f"{prefix}events_per_{unit}", "value": total / seconds, "unit": f"events/{unit}"}
+        for unit, seconds in speed.items()
     ]
-    record_rows("data", rows, case=_CASE, command=" ".join(["gemcutter world", *changed]))
+    rows.append({"metric": f"{prefix}event_bytes", "value": done.num_bytes / total, "unit": "B"})
+    command = " ".join(["gemcutter world", *changed])
+    record_rows("data", [{**row, "note": note} for row in rows], case=_CASE, command=command)

@@ -1,10 +1,9 @@
 """The synthetic world in a broker: what is sent, in what order, and what a reader gets."""
 
+import importlib.util
 import itertools
-import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -215,12 +214,14 @@ def free_port() -> int:
 def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker on the wire, from a wheel; none is started where it is not installed."""
     pytest.importorskip("kafka", reason="kafka-python is not installed")
-    beside = Path(sys.executable).with_name("noida-db")
-    binary = str(beside) if beside.exists() else shutil.which("noida-db")
-    if binary is None:
+    wheel = importlib.util.find_spec("noida_db")
+    if wheel is None or wheel.origin is None:
         pytest.skip("the noida-db broker is not installed")
+    # The binary itself: the wheel's command is its parent, and would die without it.
+    binary = Path(wheel.origin).with_name("noida-db")
+    binary.chmod(0o755)
     port, folder = free_port(), tmp_path_factory.mktemp("broker")
-    command = [binary, "start", "--data-dir", str(folder), "--only", "kafka"]
+    command = [str(binary), "start", "--data-dir", str(folder), "--only", "kafka"]
     with (folder / "log").open("w") as log:
         child = subprocess.Popen(
             [*command, "--kafka-port", str(port)], stdout=log, stderr=subprocess.STDOUT

@@ -60,6 +60,22 @@ def test_a_history_shorter_than_the_horizon_is_said(tmp_path: Path) -> None:
     assert "fewer than the horizon of 8192" in re.sub(r"\s+", " ", done.output)
 
 
+@pytest.mark.slow
+def test_a_world_is_trained_on_like_any_other_log(tmp_path: Path) -> None:
+    data, run = tmp_path / "world" / "log", tmp_path / "run"
+    assert (
+        world("--users", "60", "--days", "8", "--ads", "300", "--out", data.parent).exit_code == 0
+    )
+    for step in (
+        ["data", "check", data],
+        ["train", "--data", data, "--out", run / "fm"],
+        ["transfer", "--data", data, "--fm", run / "fm", "--out", run],
+    ):
+        done = CliRunner().invoke(app, [*map(str, step)])
+        assert done.exit_code == 0, done.output
+    assert (run / "bundle" / "manifest.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "word"),
     [
@@ -88,4 +104,5 @@ def test_the_speed_is_recorded_with_the_dials_that_were_changed(
     assert rows["events_per_s"].case == "world"
     assert rows["events_per_s"].unit == "events/s"
     assert "--users 60 --days 5" in rows["events_per_s"].command
-    assert 1 < rows["bytes_per_event"].value < 1000
+    assert rows["events_per_cpu_s"].value > 0
+    assert 1 < rows["event_bytes"].value < 1000
