@@ -31,10 +31,10 @@ from features.schemadraft.tablelines import (
     entity_lines,
     id_lines,
     impression_lines,
+    open_lines,
     surfaces_of,
 )
 from features.schemadraft.windows import draw_windows
-from features.schemadraft.yamltext import inline, todo
 from features.times import TimeSpec
 
 _HEAD = """\
@@ -66,7 +66,7 @@ def draft_schema(paths: list[Path], folder: Path) -> Draft:
 
     Args:
         paths: files, or folders with the files of one table each.
-        folder: that the schema will be in.
+        folder: that the schema will be in; exists.
 
     Raises:
         DataError: a file cannot be read.
@@ -95,9 +95,7 @@ def _document(roles: Roles, folder: Path) -> Iterator[str]:
     shown = roles.impressions
     yield from ("name: draft", "version: 1", "")
     if shown is None:
-        why = "which file holds impressions? none has a time and a column of 0 and 1"
-        keys = "user item time impressions items vocabularies features sources objectives verticals"
-        yield from (f"{key}: {inline(todo(why))}" for key in keys.split())
+        yield from open_lines(roles.left)
         return
     guesses, surfaces = _guesses(roles), surfaces_of(shown, folder)
     yield from id_lines(roles, shown)

@@ -52,7 +52,7 @@ def sample_tables(paths: Iterable[Path], folder: Path) -> list[TableSample]:
     Args:
         paths: files, or folders with the files of one table each. Files in one folder whose names
             differ in digits only, and which have the same columns, are one table.
-        folder: that the schema will be in.
+        folder: that the schema will be in; exists.
 
     Raises:
         DataError: a file is missing or cannot be read.
@@ -86,12 +86,20 @@ def _describe(path: Path, folder: Path) -> tuple[EntitySpec, bool]:
         first = files[0]
     if not first.name.endswith(SUFFIXES):
         raise DataError(f"{first}: expected a file that ends in one of {', '.join(SUFFIXES)}")
-    place = os.path.relpath(path.resolve(), folder.resolve())
+    place = _place(path, folder)
     if not first.name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
         return EntitySpec(path=place), False
     encoding, delimiter = _written(first)
     files_spec = EntitySpec(path=place, encoding=encoding, delimiter=delimiter)
     return files_spec, encoding != "utf-8"
+
+
+def _place(path: Path, folder: Path) -> str:
+    """Give a path from the folder; one that is a link inside it stays so."""
+    inside, at = Path(os.path.abspath(path)), Path(os.path.abspath(folder))
+    if inside.is_relative_to(at):
+        return str(inside.relative_to(at))
+    return os.path.relpath(path.resolve(), folder.resolve())
 
 
 def _written(path: Path) -> tuple[str, str]:

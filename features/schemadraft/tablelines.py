@@ -26,7 +26,8 @@ def id_lines(roles: Roles, shown: ImpressionRoles) -> Iterator[str]:
         ("item", shown.item, roles.items),
     ):
         if column is None:
-            yield f"{owner}: {inline(todo(f'name the column with the {owner} of an impression'))}"
+            value = {"column": todo(_missing_id(owner, shown.table)), "dtype": "int64"}
+            yield f"{owner}: {inline(value)}"
             continue
         of_events = [source.user if owner == "user" else source.item for source in roles.events]
         everywhere = [column, *(c for c in of_events if c is not None)]
@@ -39,6 +40,38 @@ def id_lines(roles: Roles, shown: ImpressionRoles) -> Iterator[str]:
             f"guessed: {column.num_distinct:,} ids in the sample, {what} -- correct me",
         )
     yield f"time: {time_value(shown.time)}"
+
+
+def open_lines(tables: tuple[TableSample, ...]) -> Iterator[str]:
+    """Give a document that is open everywhere, and what the files hold."""
+    for table in tables:
+        columns = ", ".join(map(_described, table.columns.values()))
+        yield comment_line(f"{table.files.path} has {columns}")
+    shown = {"path": todo("which file holds impressions? none has a time and a column of 0 and 1")}
+    for key in ("request", "example", "surface"):
+        shown[f"{key}_column"] = todo(f"name the column with the {key}")
+    for owner in ("user", "item"):
+        value = {"column": todo(f"name the column with the {owner}"), "dtype": "int64"}
+        yield f"{owner}: {inline(value)}"
+    yield f"time: {inline({'column': todo('name the column with the time'), 'unit': 'ms'})}"
+    yield f"impressions: {inline({**shown, 'surfaces': []})}"
+    yield f"items: {inline({'path': todo('which file holds one row per item?')})}"
+    for key in ("vocabularies", "features", "sources", "objectives", "verticals"):
+        yield f"{key}: []"
+
+
+def _described(column: ColumnSample) -> str:
+    what = column.kind if column.time is None else f"a moment, {column.time.unit}"
+    return f"{column.name!r} ({what}, {column.num_distinct:,} values)"
+
+
+def _missing_id(owner: str, table: TableSample) -> str:
+    """Say what is missing; a column of floating-point numbers may be meant."""
+    named = words.USER if owner == "user" else words.ITEM
+    for column in table.columns.values():
+        if column.is_stored_as_float and words.words_of(column.name) & named:
+            return f"{column.name} is stored as {column.stored}: store whole numbers or text"
+    return f"name the column with the {owner} of an impression"
 
 
 def time_value(column: ColumnSample) -> str:

@@ -24,18 +24,24 @@ def write_draft(paths: list[Path], out: Path | None, console: Console) -> None:
         console: where to say what is left to do.
 
     Raises:
-        DataError: a file cannot be read, or a draft would overwrite something.
+        DataError: a file cannot be read, or a draft cannot be written or would overwrite something.
     """
     folder = out or _shared_folder(paths)
     for name in (_SCHEMA, _SPLITS):
         if (folder / name).exists():
             raise DataError(f"{folder / name}: it is there already and is not overwritten; move it")
-    draft = draft_schema(paths, folder)
-    write_whole(folder / _SCHEMA, draft.schema.encode())
-    console.print(f"wrote {escape(str(folder / _SCHEMA))}", highlight=False, soft_wrap=True)
-    if draft.splits is not None:
-        write_whole(folder / _SPLITS, draft.splits.encode())
-        console.print(f"wrote {escape(str(folder / _SPLITS))}", highlight=False, soft_wrap=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = draft_schema(paths, folder)
+        texts = {_SCHEMA: draft.schema, _SPLITS: draft.splits}
+        for name, text in texts.items():
+            if text is not None:
+                write_whole(folder / name, text.encode())
+                console.print(
+                    f"wrote {escape(str(folder / name))}", highlight=False, soft_wrap=True
+                )
+    except OSError as error:
+        raise DataError(f"{folder}: the draft cannot be written: {error}") from error
     for note in draft.notes:
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False, soft_wrap=True)
     for line in draft.todos:
