@@ -136,6 +136,18 @@ def test_events_known_by_the_day_only_are_told(folder: Path) -> None:
     assert any("dates without a time?" in warning for warning in report.warnings)
 
 
+def test_labels_of_one_class_leave_nothing_to_learn(folder: Path) -> None:
+    edit(folder, "impressions", lambda c: c.update(click=[0] * len(c["click"])))
+
+    report = check_dataset(folder)
+
+    assert report.errors == tuple(
+        f"window {window}: every label of click is 0; there is nothing to learn"
+        for window in ("fm_train", "vm_train")
+    )
+    assert sum("AUC is undefined" in warning for warning in report.warnings) >= 2
+
+
 def test_steps_of_time_hold_every_impression_and_their_positives(folder: Path) -> None:
     report = check_dataset(folder)
     timeline = report.timeline
