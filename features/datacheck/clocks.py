@@ -10,6 +10,7 @@ import numpy.typing as npt
 from features.arrays import IntArray
 from features.datacheck.parts import ROWS_PER_PART, evenly_spaced, parts, share
 from features.datacheck.report import Clock, Repeats
+from features.encoding import UNKNOWN
 from features.log import Events, Impressions
 from features.schema import SURFACE
 from features.segments import named_columns
@@ -68,7 +69,8 @@ def repeated_events(events: Events) -> Repeats:
     keys = {name: columns[name] for name in names if name in columns}
     num_exact = num_same_key = 0
     for part in parts(max(len(events) - 1, 0)):
-        num_exact += int(np.count_nonzero(_is_repeated(columns, part)))
+        is_known = ~np.any([events.codes[name][part] == UNKNOWN for name in events.codes], axis=0)
+        num_exact += int(np.count_nonzero(_is_repeated(columns, part) & is_known))
         if len(keys) < 3:
             num_same_key += int(np.count_nonzero(_is_repeated(keys, part)))
     if len(keys) == 3:

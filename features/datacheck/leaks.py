@@ -250,8 +250,8 @@ def _likely_features(found: list[SingleFeature]) -> Iterator[str]:
     for one in found:
         if one.is_likely_leak:
             yield (
-                f"{one.feature} of {one.of} alone tells {one.objective} (AUC {one.auc:.3f}, NE "
-                f"{one.ne:.3f}): likely it was written after the outcome"
+                f"{one.feature!r} of {one.of} alone tells {one.objective} (AUC {one.auc:.3f}, NE "
+                f"{one.ne:.3f}); was it written after the outcome?"
             )
 
 

@@ -8,6 +8,7 @@ from features.datacheck.leaks import own_item_warnings
 from features.datacheck.report import DataReport, LabelRate, SourceReport
 from features.splits import WINDOWS
 
+_LEARNT = ("fm_train", "vm_train")
 # Above these a figure is worth a second look; they stop nothing.
 _MAX_UNKNOWN_FRAC = 0.5
 _MAX_COLD_FRAC = 0.5
@@ -25,6 +26,13 @@ def errors_of(report: DataReport) -> Iterator[str]:
     for window in WINDOWS:
         if report.rows_by_window is not None and not report.rows_by_window[window]:
             yield f"window {window} of splits.yaml holds no impressions"
+    for rate in _one_class(report.label_rates):
+        if rate.window in _LEARNT:
+            label = int(rate.num_positive > 0)
+            yield (
+                f"window {rate.window}: every label of {rate.objective} is {label}; there is "
+                "nothing to learn"
+            )
     if report.leaks is not None:
         yield from (f"likely leak: {leak}" for leak in report.leaks.likely)
 
@@ -67,8 +75,8 @@ def _of_ids(report: DataReport) -> Iterator[str]:
 
 def _of_labels(label_rates: tuple[LabelRate, ...]) -> Iterator[str]:
     whole = {(r.window, r.objective): r for r in label_rates if not r.surface}
-    for rate in whole.values():
-        if rate.num_rows and rate.num_positive in {0, rate.num_rows}:
+    for rate in _one_class(label_rates):
+        if rate.window not in _LEARNT:
             label = int(rate.num_positive > 0)
             yield (
                 f"window {rate.window}: every label of {rate.objective} is {label}; AUC is "
@@ -84,6 +92,12 @@ def _of_labels(label_rates: tuple[LabelRate, ...]) -> Iterator[str]:
                 f"the label rate of {objective} is {before:.4f} in fm_train and {after:.4f} in "
                 "test; do late labels still miss, or did the logging change?"
             )
+
+
+def _one_class(label_rates: tuple[LabelRate, ...]) -> Iterator[LabelRate]:
+    for rate in label_rates:
+        if rate.num_rows and not rate.surface and rate.num_positive in {0, rate.num_rows}:
+            yield rate
 
 
 def _of_features(report: DataReport) -> Iterator[str]:

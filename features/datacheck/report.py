@@ -149,7 +149,8 @@ class Repeats:
     """Rows that are there more than once; the first of each is not counted.
 
     Attributes:
-        num_exact: equal in every column.
+        num_exact: equal in every column. Rows with a value outside its vocabulary are not counted:
+            two of them look alike whatever they held.
         num_same_key: of the same user, moment and item (and request and surface).
     """
 

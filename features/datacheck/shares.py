@@ -39,12 +39,17 @@ def measure_unseen(dataset: LogDataset) -> Unseen:
 
 
 def measure_cold(dataset: LogDataset) -> tuple[float | None, float | None]:
-    """Give the shares of the impressions whose user, and whose item, has no row of its own."""
+    """Give the shares of the impressions whose user, and whose item, has no row of its own.
+
+    Without a table of users their share is None.
+    """
     shown, cold = dataset.impressions, {"user": 0, "item": 0}
     for part in parts(len(shown)):
         for owner, rows in entity_rows(dataset, shown.take(part)).items():
             cold[owner] += int(np.count_nonzero(rows == 0))
-    return share(cold["user"], len(shown)), share(cold["item"], len(shown))
+    has_users = dataset.schema.users is not None
+    user_frac = share(cold["user"], len(shown)) if has_users else None
+    return user_frac, share(cold["item"], len(shown))
 
 
 def measure_columns(dataset: LogDataset) -> Iterator[ColumnCounts]:

@@ -86,6 +86,25 @@ def data_check(
     raise typer.Exit(print_check(folder, Console(), as_json=as_json, page=page, notes=notes))
 
 
+@data_app.command("init")
+def data_init(
+    files: Annotated[
+        list[Path], typer.Argument(help="CSV, Parquet or Arrow files, or folders of one table's.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the draft; default: the one of the files.")
+    ] = None,
+) -> None:
+    """Draft schema.yaml and splits.yaml from your files, with a comment on every guess.
+
+    What cannot be told from the files is marked TODO, and nothing loads while one is left.
+    Nothing is overwritten.
+    """
+    from services.cli.datainit import write_draft
+
+    write_draft(files, out, Console())
+
+
 @data_app.command("build", help=BUILD_HELP)
 def data_build(
     out: Annotated[Path, typer.Option(help="Folder to write.")],

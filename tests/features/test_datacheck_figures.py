@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from features.datacheck import check_dataset, parts
 from features.datacheck.clocks import measure_clock, repeated_events
+from features.encoding import FIRST, UNKNOWN
 from features.log import Events
 from features.segments import Segment
 from tests.features.tiny_log import DAY_MS, START_MS, write_tiny_log
@@ -135,6 +136,18 @@ def test_events_known_by_the_day_only_are_told(folder: Path) -> None:
     assert any("dates without a time?" in warning for warning in report.warnings)
 
 
+def test_labels_of_one_class_leave_nothing_to_learn(folder: Path) -> None:
+    edit(folder, "impressions", lambda c: c.update(click=[0] * len(c["click"])))
+
+    report = check_dataset(folder)
+
+    assert report.errors == tuple(
+        f"window {window}: every label of click is 0; there is nothing to learn"
+        for window in ("fm_train", "vm_train")
+    )
+    assert sum("AUC is undefined" in warning for warning in report.warnings) >= 2
+
+
 def test_steps_of_time_hold_every_impression_and_their_positives(folder: Path) -> None:
     report = check_dataset(folder)
     timeline = report.timeline
@@ -191,14 +204,27 @@ def test_percentiles_are_those_of_the_values(counts: list[int], p: int) -> None:
 )
 def test_repeats_are_those_of_a_count_by_hand(rows: list[tuple[int, int, int, int]]) -> None:
     user, at, item, code = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    codes = {"c": FIRST + code}
     events = Events(
-        user_keys=user, at_ms=at, arrival_ms=at, item_keys=item, codes={"c": code}, numeric={}
+        user_keys=user, at_ms=at, arrival_ms=at, item_keys=item, codes=codes, numeric={}
     )
 
     found = repeated_events(Segment.sort("source", events).events)
 
     assert found.num_exact == len(rows) - len(set(rows))
     assert found.num_same_key == len(rows) - len({row[:3] for row in rows})
+
+
+def test_events_with_values_outside_a_vocabulary_are_no_exact_repeats() -> None:
+    ones = np.ones(2, dtype=np.int64)
+    codes = {"c": np.array([UNKNOWN, UNKNOWN])}
+    events = Events(
+        user_keys=ones, at_ms=ones, arrival_ms=ones, item_keys=None, codes=codes, numeric={}
+    )
+
+    found = repeated_events(events)
+
+    assert (found.num_exact, found.num_same_key) == (0, 1)
 
 
 def test_a_source_without_events_has_no_clock_to_be_wrong() -> None:

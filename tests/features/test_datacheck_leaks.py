@@ -59,7 +59,7 @@ def test_a_category_written_after_the_outcome_is_named(folder: Path) -> None:
     report = check_dataset(folder)
 
     (error,) = report.errors
-    assert error.startswith("likely leak: slot of context alone tells click (AUC 1.000, NE 0.0")
+    assert error.startswith("likely leak: 'slot' of context alone tells click (AUC 1.000, NE 0.0")
     one = singles(report, "click")["context", "slot"]
     assert one.auc == 1.0
     assert one.is_likely_leak
@@ -78,7 +78,7 @@ def test_a_number_that_is_low_only_for_positives_is_named(folder: Path) -> None:
     edit(folder, "impressions", spoil)
     (error,) = check_dataset(folder).errors
 
-    assert error.startswith("likely leak: dwell of context alone tells click (AUC 1.000")
+    assert error.startswith("likely leak: 'dwell' of context alone tells click (AUC 1.000")
 
 
 def clicks_as_events(folder: Path, *, shift_ms: int, of: float = 1.0) -> None:
@@ -113,7 +113,7 @@ def test_clicks_dated_just_before_their_impression_are_named(folder: Path) -> No
     report = check_dataset(folder)
 
     assert any(
-        "own item in the 60 s before of purchase alone tells click" in e for e in report.errors
+        "own item in the 60 s before' of purchase alone tells click" in e for e in report.errors
     )
     assert own_item(report)["before", 60_000][0] == 1.0
     assert any("see their own item in the" in warning for warning in report.warnings)

@@ -124,8 +124,8 @@ def test_a_likely_leak_gives_1(folder: Path) -> None:
     code, out, _ = check(folder)
 
     assert code == 1
-    assert "likely leak: slot of context alone tells click" in re.sub(r"\s+", " ", out)
-    assert "likely leak: slot of context" in (folder / PAGE).read_text()
+    assert "likely leak: 'slot' of context alone tells click" in re.sub(r"\s+", " ", out)
+    assert "likely leak: &#x27;slot&#x27; of context" in (folder / PAGE).read_text()
 
 
 def test_json_is_all_that_goes_to_the_output(folder: Path) -> None:
