@@ -22,7 +22,12 @@ def evaluate_objectives(p: Mapping[str, FloatArray], impressions: Impressions) -
         p: objective to (N,), probabilities of the impressions.
     """
     return {
-        name: evaluate(values, impressions.labels[name], impressions.user_keys)
+        name: evaluate(
+            values,
+            impressions.labels[name],
+            impressions.user_keys,
+            weights=impressions.weights,
+        )
         for name, values in p.items()
     }
 

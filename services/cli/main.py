@@ -210,6 +210,36 @@ def train(
 
 
 @app.command()
+def compare(
+    data: DataDir,
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")],
+    models: Annotated[
+        str, typer.Option(help="Of kunlun, din, dcn, wukong, hstu, interformer; with commas.")
+    ] = "kunlun,din,dcn,wukong,hstu,interformer",
+    seeds: Annotated[int, typer.Option(help="Runs of each.")] = 1,
+    recipe: Annotated[str, typer.Option(help="Whose FLOPs are the budget.")] = "quickstart",
+    record: Annotated[
+        str | None, typer.Option(help="Case under which to append to docs/results/foundation.csv.")
+    ] = None,
+) -> None:
+    """Train Kunlun and its rivals on the same rows at the same FLOPs per sample, one thread each.
+
+    All share embeddings, event encoders, match features, heads, data order and optimiser.
+    """
+    from services.cli.compare import run_compare
+
+    run_compare(
+        data,
+        out,
+        Console(),
+        models=[name.strip() for name in models.split(",")],
+        seeds=seeds,
+        recipe=recipe,
+        case=record,
+    )
+
+
+@app.command()
 def transfer(
     data: DataDir,
     fm: FmDir,
