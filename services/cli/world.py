@@ -143,7 +143,7 @@ def run_world(
     _warn_short(config, console)
     if is_recorded:
         speed = {"s": seconds, "cpu_s": cpu_s}
-        _record(config, done, speed, prefix="" if to is None else _prefix(to))
+        _record(config, done, speed, to=to)
 
 
 def _send(world: World, to: str, blocks: range, step: Step) -> Sent:
@@ -186,7 +186,7 @@ def _warn_short(config: WorldConfig, console: Console) -> None:
 
 
 def _record(
-    config: WorldConfig, done: Written | Sent, speed: Mapping[str, float], *, prefix: str
+    config: WorldConfig, done: Written | Sent, speed: Mapping[str, float], *, to: str | None
 ) -> None:
     """Append events per second, by the clock and by processor time, to the results."""
     from services.cli.report.results import record_rows
@@ -197,6 +197,9 @@ def _record(
         for field in dataclasses.fields(config)
         if getattr(config, field.name) != field.default
     ]
+    if to is not None:
+        changed.append(f"--to {to}")
+    prefix = "" if to is None else _prefix(to)
     note = f"{total} events, one process"
     rows = [
         {"metric": f"{prefix}events_per_{unit}", "value": total / seconds, "unit": f"events/{unit}"}
