@@ -135,7 +135,7 @@ def _guesses(roles: Roles) -> Guesses:
     sources = {
         source.table.name: _named(
             [c for c in source.table.columns.values() if c.name not in source.taken],
-            set(),
+            {SURFACE, "item_id"},
             prefix=source.table.name,
         )
         for source in roles.events

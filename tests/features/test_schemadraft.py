@@ -375,3 +375,10 @@ def test_a_table_without_a_role_is_told(tiny: Path) -> None:
     pq.write_table(pa.table({"city": ["Köln", "Bonn"]}), tiny / "cities.parquet")
 
     assert written(tiny).notes == ("cities.parquet: no role was found for it",)
+
+
+def test_a_column_of_events_named_surface_gets_a_vocabulary_of_its_own(tiny: Path) -> None:
+    edit(tiny, "contact", lambda c: c.update(surface=["web", "shop"] * (len(c["ts"]) // 2)))
+
+    (channel, surface) = drafted(tiny).source("contact").columns
+    assert (channel.name, surface.name) == ("channel", "contact_surface")
