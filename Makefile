@@ -34,7 +34,7 @@ check: setup  ## lint, types, import contracts, sizes, unit tests: under two min
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m "not slow and not integration"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto -m "not slow and not integration"
 
 bench: setup  ## measure and append rows to docs/results
 	$(BIN)/gemcutter loadtest --run $(OUT) --record

@@ -197,6 +197,11 @@ def _vertical_problems(schema: Schema, vertical: VerticalSpec) -> Iterable[str]:
                 yield f"{place}.{key}: expected one of {sorted(known)}, got {name!r}"
         if key != "match_features" or names:
             yield from _list_problems(names, f"{place}.{key}")
+    if not item_categories.intersection(vertical.features):
+        yield (
+            f"{place}.features: expected at least one category of items, or all candidates would "
+            f"look alike; there are {sorted(item_categories)}"
+        )
     for key in ("memory_length", "max_candidates", "latency_budget_ms", "soft_ttl_ms"):
         if getattr(vertical, key) < 1:
             yield f"{place}.{key}: expected 1 or more, got {getattr(vertical, key)}"

@@ -130,6 +130,10 @@ def test_wrong_keys_and_types_stop_with_their_place(change: Change, told: str) -
             "verticals.home.memory_source: expected one of ['purchase'], got 'contact'",
         ),
         (
+            lambda d: d["verticals"][0].update(features=["slot", "age"]),
+            "verticals.home.features: expected at least one category of items",
+        ),
+        (
             lambda d: d["verticals"][0].update(similarity_feature="age"),
             "verticals.home.similarity_feature: expected one of",
         ),
