@@ -172,7 +172,7 @@ def event_columns(
 def entity_keys(schema: Schema, owner: Owner) -> tuple[Column, ...]:
     """Whose row it is."""
     spec = schema.item if owner == "item" else schema.user
-    return (id_column("keys", spec.column, spec),)
+    return (id_column("keys", schema.id_column(owner), spec),)
 
 
 def entity_columns(

@@ -160,9 +160,14 @@ class ImpressionsSpec:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class EntitySpec:
-    """A table with one row per user or item."""
+    """A table with one row per user or item.
+
+    Attributes:
+        id_column: of the id in this table, where it has another name than in the impressions.
+    """
 
     path: str
+    id_column: str | None = None
     encoding: str = "utf-8"
     delimiter: str = ","
 
@@ -205,6 +210,12 @@ class Schema:
     def surfaces(self) -> tuple[str, ...]:
         """The surfaces of the impressions."""
         return self.impressions.surfaces
+
+    def id_column(self, owner: Literal["user", "item"]) -> str:
+        """The column of the id in the table of users or items."""
+        spec, table = (self.item, self.items) if owner == "item" else (self.user, self.users)
+        own = None if table is None else table.id_column
+        return spec.column if own is None else own
 
     def feature(self, name: str) -> FeatureSpec:
         """The feature of this name."""

@@ -138,7 +138,7 @@ class VocabularyCounts:
         """Give the encoder of what was counted."""
         for owner, entities in self._entities.items():
             for feature in self._counted(self._schema.features_of(owner)):
-                if feature.column != self._id_column(owner) and entities.met.any():
+                if feature.column != self._schema.id_column(owner) and entities.met.any():
                     is_met = pa.array(entities.met > 0)
                     values = entities.columns[feature.name].filter(is_met)
                     has_value = np.asarray(pc.is_valid(values), dtype=bool)
@@ -170,9 +170,6 @@ class VocabularyCounts:
         self._entities[owner].meet(keys[early])
         spec = self._schema.item if owner == "item" else self._schema.user
         for feature in self._counted(self._schema.features_of(owner)):
-            if feature.column == spec.column:
+            if feature.column == self._schema.id_column(owner):
                 ids = batch.column(column, id_type(spec)).filter(pa.array(early))
                 self._tallies[str(feature.vocabulary)].add(ids)
-
-    def _id_column(self, owner: Owner) -> str:
-        return (self._schema.item if owner == "item" else self._schema.user).column

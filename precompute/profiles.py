@@ -36,8 +36,9 @@ def load_profiles_into_store(folder: Path, schema: Schema, store: Store, *, at_m
     # The id in its own type, since a feature may read the same column as text.
     if schema.users is None:
         return 0
-    table = read_columns(folder, schema.users, {**wanted, "": (spec.column, id_type(spec))})
-    where = f"{folder / schema.users.path}, column {spec.column!r}"
+    column = schema.id_column("user")
+    table = read_columns(folder, schema.users, {**wanted, "": (column, id_type(spec))})
+    where = f"{folder / schema.users.path}, column {column!r}"
     keys = to_keys(table[""], spec.dtype, where=where).tolist()
     columns = {feature.name: table[feature.name].to_pylist() for feature in features}
     for start in range(0, len(keys), _USERS_PER_WRITE):

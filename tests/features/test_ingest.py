@@ -472,3 +472,18 @@ def test_progress_tells_what_is_read(folder: Path) -> None:
     load_dataset(folder, progress=lambda what, num_rows: told.append(what))
 
     assert {"scanning impressions", "reading impressions", "reading purchase"} <= set(told)
+
+
+def test_an_items_table_may_call_its_id_otherwise(folder: Path, tmp_path: Path) -> None:
+    expected = load_dataset(write_tiny_log(tmp_path / "other", num_days=20))
+
+    def rename(columns: dict[str, Any]) -> None:
+        columns["sku"] = columns.pop("item_id")
+
+    edit_table(folder, "items", rename)
+    edit_schema(folder, lambda d: d["items"].update(id_column="sku"))
+    edit_schema(folder, lambda d: d["features"][0].update(column="sku"))
+    dataset = load_dataset(folder)
+
+    np.testing.assert_array_equal(dataset.items.codes, expected.items.codes)
+    np.testing.assert_array_equal(dataset.items.keys, expected.items.keys)

@@ -59,7 +59,10 @@ def product_labels(dataset: LogDataset) -> dict[int, str]:
     folder, schema = dataset.folder, dataset.schema
     if _LABEL not in column_names(folder, schema.items):
         return {}
-    wanted = {"id": (schema.item.column, id_type(schema.item)), "label": (_LABEL, pa.string())}
+    wanted = {
+        "id": (schema.id_column("item"), id_type(schema.item)),
+        "label": (_LABEL, pa.string()),
+    }
     table = read_columns(folder, schema.items, wanted)
     keys = to_keys(table["id"], schema.item.dtype).tolist()
     return dict(zip(keys, table["label"].to_pylist(), strict=True))
