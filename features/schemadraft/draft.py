@@ -102,7 +102,7 @@ def _document(roles: Roles, folder: Path) -> Iterator[str]:
     yield from impression_lines(shown, surfaces)
     yield from entity_lines(roles)
     yield from ("", "vocabularies:", *vocabulary_lines(guesses, shown))
-    yield from ("", "features:", *feature_lines(guesses, shown))
+    yield from ("", "features:", *feature_lines(guesses, roles, shown))
     yield from ("", *source_lines(roles, guesses))
     yield from ("", "objectives:", *objective_lines(shown))
     yield from ("", "verticals:", *vertical_lines(roles, shown, guesses, surfaces))

@@ -66,7 +66,7 @@ def vocabulary_lines(guesses: Guesses, shown: ImpressionRoles) -> Iterator[str]:
         yield commented(f"  - {inline(value)}", f"guessed: {why} -- correct me")
 
 
-def feature_lines(guesses: Guesses, shown: ImpressionRoles) -> Iterator[str]:
+def feature_lines(guesses: Guesses, roles: Roles, shown: ImpressionRoles) -> Iterator[str]:
     """Give `features`; outcomes, ids and what says nothing are comments."""
     yield "  # Only what is known at the moment of the impression: never an outcome."
     if shown.item is not None:
@@ -74,7 +74,7 @@ def feature_lines(guesses: Guesses, shown: ImpressionRoles) -> Iterator[str]:
             "name": _ITEM_ID,
             "of": "item",
             "kind": "categorical",
-            "column": shown.item.name,
+            "column": shown.item.name if roles.items is None else roles.items.key.name,
             "vocabulary": _ITEM_ID,
         }
         yield f"  - {inline(value)}"

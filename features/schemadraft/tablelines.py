@@ -186,10 +186,7 @@ def _entity(name: str, roles: EntityRoles, key: ColumnSample | None) -> str:
     files: EntitySpec = roles.table.files
     value: dict[str, object] = {"path": files.path}
     if key is not None and key.name != roles.key.name:
-        value["path"] = todo(
-            f"rename {roles.key.name!r} of {files.path} to {key.name!r}, as in the impressions, "
-            f"and put {files.path} here"
-        )
+        value["id_column"] = roles.key.name
     if files.encoding != "utf-8":
         value["encoding"] = files.encoding
     if files.delimiter != ",":

@@ -248,12 +248,15 @@ def test_without_items_their_path_is_a_todo(tiny: Path) -> None:
     assert "items.path" in todos(tiny)
 
 
-def test_a_key_of_another_name_is_a_todo_since_the_reader_wants_one(tiny: Path) -> None:
+def test_a_key_of_another_name_is_declared_with_its_table(tiny: Path) -> None:
     table = pq.read_table(tiny / "items.parquet")
     names = ["product_id", *table.column_names[1:]]
     pq.write_table(table.rename_columns(names), tiny / "items.parquet")
 
-    assert "rename 'product_id' of items.parquet to 'item_id'" in todos(tiny)
+    assert written(tiny).todos == ()
+    assert "id_column: product_id" in (tiny / "schema.yaml").read_text()
+    dataset = load_dataset(tiny)
+    assert (dataset.items.rows(dataset.impressions.item_keys) > 0).all()
 
 
 def test_ids_with_leading_zeros_or_stored_as_text_are_strings(tmp_path: Path) -> None:
