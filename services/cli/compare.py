@@ -71,8 +71,9 @@ def run_compare(
                     progress=_shown(step),
                 )
             found.append(one)
-            if case is not None:
-                record_rows("foundation", to_rows(one), case=case, command="gemcutter compare")
+        if case is not None:
+            command = f"gemcutter compare --models {name} --seeds {seeds} --recipe {recipe}"
+            record_rows("foundation", to_rows(found[-seeds:]), case=case, command=command)
     _print(found, dataset.schema.objectives[0].name, console)
 
 
@@ -80,29 +81,40 @@ def _shown(step: Step) -> Progress:
     return lambda done, total, loss: step.advance(done / total, f"loss {loss:.4f}")
 
 
-def to_rows(one: Compared) -> list[dict[str, Any]]:
-    """Give one run as rows of docs/results/foundation.csv."""
-    note = f"seed {one.seed}; {one.body}"
+def to_rows(runs: Sequence[Compared]) -> list[dict[str, Any]]:
+    """Give the runs of one model as rows of docs/results/foundation.csv.
+
+    A value is the mean over seeds; an interval is the mean of the seeds' intervals over users, and
+    the note has the spread over seeds.
+    """
+    first, seeds = runs[0], ",".join(str(run.seed) for run in runs)
+    plain = {
+        "flops_per_sample": (first.flops_per_sample, "FLOP"),
+        "samples_per_s": (float(np.mean([run.samples_per_s for run in runs])), "rows/s"),
+        "parameters": (float(first.num_parameters), "parameters"),
+    }
     rows: list[dict[str, Any]] = [
-        {"metric": f"flops_per_sample/{one.name}", "value": one.flops_per_sample, "unit": "FLOP"},
-        {"metric": f"samples_per_s/{one.name}", "value": one.samples_per_s, "unit": "rows/s"},
-        {"metric": f"parameters/{one.name}", "value": one.num_parameters, "unit": "parameters"},
+        {"metric": f"{metric}/{first.name}", "value": value, "unit": unit, "note": str(first.body)}
+        for metric, (value, unit) in plain.items()
     ]
-    for objective, metrics in one.evaluation.items():
+    for objective in first.evaluation:
         for metric in _METRICS:
-            estimate = metrics[metric]
-            if estimate.value is not None:
-                unit = "frac" if metric in {"auc", "gauc"} else "ratio"
-                rows.append(
-                    {
-                        "metric": f"{metric}/{objective}/{one.name}",
-                        "value": estimate.value,
-                        "unit": unit,
-                        "low": estimate.low,
-                        "high": estimate.high,
-                    }
-                )
-    return [row | {"note": note} for row in rows]
+            found = [run.evaluation[objective][metric] for run in runs]
+            values = np.array([estimate.value for estimate in found], dtype=np.float64)
+            if np.isnan(values).any():
+                continue
+            ends = {end: _mean([getattr(e, end) for e in found]) for end in ("low", "high")}
+            spread = f"; sd over seeds {np.std(values, ddof=1):.5f}" if len(runs) > 1 else ""
+            unit = "frac" if metric in {"auc", "gauc"} else "ratio"
+            name = f"{metric}/{objective}/{first.name}"
+            row = {"metric": name, "value": float(values.mean()), "unit": unit, **ends}
+            rows.append(row | {"note": f"test window{spread}"})
+    return [row | {"seeds": seeds} for row in rows]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
 
 
 def _print(found: Sequence[Compared], objective: str, console: Console) -> None:

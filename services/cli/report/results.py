@@ -104,29 +104,15 @@ def _load_rows(load: Mapping[str, Any], *, prefix: str) -> Iterator[dict[str, An
             yield {"metric": metric, "value": count, "unit": "requests", "note": note}
 
 
-def _row(
-    head: Mapping[str, Any],
-    *,
-    case: str,
-    metric: str,
-    value: float,
-    unit: str,
-    low: float | None = None,
-    high: float | None = None,
-    note: str = "",
-) -> ResultRow:
+def _row(head: Mapping[str, Any], *, case: str, **figure: Any) -> ResultRow:
+    """Give a row: `figure` has metric, value and unit, and low, high, seeds and note if any."""
+    machine = "; ".join(f"{name} {value}" for name, value in head["machine"].items())
     return ResultRow(
         date=head["created_at"],
         commit=head["commit"],
         command=head["command"],
-        machine="; ".join(f"{name} {value}" for name, value in head["machine"].items()),
+        machine=machine,
         config="",
         case=case,
-        metric=metric,
-        value=value,
-        unit=unit,
-        low=low,
-        high=high,
-        seeds="0",
-        note=note,
+        **({"seeds": "0"} | figure),
     )
