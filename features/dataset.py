@@ -3,8 +3,8 @@
 A folder holds `schema.yaml` and the tables that it names, and may hold `splits.yaml` (windows of
 time; without one they are drawn by `features.splits`). The first load fits the encoder on what was
 known before the foundation model's training window ends, and keeps it and the log's columns in
-`prepared/` (`features.prepared`). The encoder is never refitted behind the user's back: one of
-another schema or window is refused until it is deleted.
+`prepared/` (`features.reading.prepared`). The encoder is never refitted behind the user's back: one
+of another schema or window is refused until it is deleted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from features.encoding import Encoder
 from features.entities import EntityTable
 from features.errors import DataError
 from features.histories import HistoryIndex
-from features.ingest import scan_log, write_columns
-from features.ingestprogress import Progress
-from features.ingestreport import IngestReport
 from features.log import Events, Impressions, Splits
-from features.prepared import (
+from features.reading.ingest import scan_log, write_columns
+from features.reading.prepared import (
     PREPARED,
     fingerprint,
     locked,
@@ -29,6 +27,8 @@ from features.prepared import (
     map_segment,
     write_log,
 )
+from features.reading.progress import Progress
+from features.reading.report import IngestReport
 from features.schema import Schema, load_schema
 from features.segments import Segment
 from features.splits import draw_splits, load_splits, save_splits

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from features.columns import file_batches, impression_keys, read_arrays
 from features.documents import read_yaml
 from features.errors import DataError
 from features.files import write_whole
-from features.ingestprogress import Progress
 from features.log import Splits
-from features.rejections import Rejections
+from features.reading.columns import file_batches, impression_keys, read_arrays
+from features.reading.progress import Progress
+from features.reading.rejections import Rejections
 from features.schema import Schema
 from features.times import EARLIEST_MS, LATEST_MS
 

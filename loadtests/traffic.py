@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from features.arrays import IntArray
 from features.errors import DataError
+from features.reading.tables import feature_type, id_type, read_table, time_type
 from features.schema import FeatureSpec, Schema, VerticalSpec, load_schema
-from features.tables import feature_type, id_type, read_table, time_type
 from features.times import to_ms
 from protos import ranking_pb2
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from features.ids import to_keys
 from features.keys import user_features_key
 from features.profiles import pack_profile
+from features.reading.tables import feature_type, id_type, read_columns
 from features.schema import Schema
 from features.store import Store
-from features.tables import feature_type, id_type, read_columns
 
 _USERS_PER_WRITE = 1_000
 

@@ -21,8 +21,8 @@ from features.datacheck.shares import (
 from features.dataset import LogDataset, load_dataset
 from features.errors import BadRows, GemcutterError, SeveralBadRows
 from features.histories import HistoryIndex
-from features.ingestprogress import Progress
 from features.log import Events
+from features.reading.progress import Progress
 from features.schema import SourceSpec
 from features.splits import WINDOWS
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from features.errors import DataError
+from features.reading.tables import SUFFIXES, column_names, read_batches
 from features.schema import EntitySpec
 from features.schemadraft.columns import ColumnSample, sample_of
 from features.schemadraft.words import slug
-from features.tables import SUFFIXES, column_names, read_batches
 
 _HEAD_BYTES = 1 << 20
 _HEAD_ROWS, _LATER_ROWS, _MAX_BATCHES = 20_000, 2_000, 24

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from features.encoding import as_text
+from features.reading.tables import read_batches
 from features.schema import EntitySpec
 from features.schemadraft import words
 from features.schemadraft.columns import ColumnSample
 from features.schemadraft.roles import EntityRoles, ImpressionRoles, Roles
 from features.schemadraft.samples import TableSample
 from features.schemadraft.yamltext import comment_line, commented, inline, todo
-from features.tables import read_batches
 
 _MAX_SURFACES = 50
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from features.arrays import IntArray
 from features.errors import DataError
+from features.reading.tables import read_batches
 from features.schema import EntitySpec
 from features.splits import WINDOWS
-from features.tables import read_batches
 from features.times import TimeSpec, to_ms
 
 _EDGE_FRACS = (0.15, 0.60, 0.80, 0.85)  # where fm_train, vm_train, tune and test begin

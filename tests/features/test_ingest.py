@@ -17,7 +17,7 @@ import yaml
 from features.dataset import load_dataset
 from features.encoding import FIRST, NULL, UNKNOWN
 from features.errors import DataError, SchemaError
-from features.sorting import KeySample
+from features.reading.sorting import KeySample
 from tests.features.test_dataset import fingerprint
 from tests.features.tiny_log import write_tiny_log
 
@@ -417,7 +417,7 @@ def test_too_few_moments_for_windows_ask_for_them(folder: Path) -> None:
 
 def test_a_reading_that_was_killed_leaves_nothing_that_counts(folder: Path) -> None:
     script = (
-        "import os, sys, features.ingest as ingest\n"
+        "import os, sys, features.reading.ingest as ingest\n"
         "from pathlib import Path; from features.dataset import load_dataset\n"
         "ingest._Ingest.events = lambda self, source: os._exit(9)\n"
         "load_dataset(Path(sys.argv[1]))\n"

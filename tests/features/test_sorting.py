@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.columnfiles import ColumnWriter, map_columns
-from features.sorting import KeySample, RangeSorter
+from features.reading.columnfiles import ColumnWriter, map_columns
+from features.reading.sorting import KeySample, RangeSorter
 
 DTYPES = {"key": np.int64, "part/other": np.float32}
 SMALL, LARGE = -(2**63), 2**63 - 1

@@ -7,8 +7,8 @@ import pytest
 
 from features.errors import DataError
 from features.ids import to_keys
+from features.reading.tables import read_columns, read_table
 from features.schema import EntitySpec
-from features.tables import read_columns, read_table
 
 BIG = 1234567890123456789
 INT, TEXT, FLOAT = pa.int64(), pa.string(), pa.float64()

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from features.arrays import IntArray
 from features.errors import DataError
-from features.ingestprogress import Progress
 from features.log import Splits
+from features.reading.progress import Progress
 from foundation.datasets.layouts.logwriter import LogWriter
 from foundation.datasets.layouts.rawfiles import RawFiles, RawTable
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from features.dataset import PREPARED
 from features.errors import DataError
-from features.ingestprogress import Progress
 from features.log import Splits
+from features.reading.progress import Progress
 from features.splits import save_splits
 
 Columns: TypeAlias = Mapping[str, Any] | pa.Table

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from features.errors import BadRows, DataError
+from features.reading.tables import TableBatch, column_names, read_batches
 from features.specs import EntitySpec
-from features.tables import TableBatch, column_names, read_batches
 
 _MOST_SHOWN = 20
 _BLOCK_BYTES = 1 << 23

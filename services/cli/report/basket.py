@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from features.dataset import LogDataset
 from features.ids import to_keys
-from features.tables import column_names, id_type, read_columns
+from features.reading.tables import column_names, id_type, read_columns
 from services.cli.replay import Answers, find
 
 MAX_LINES = 12

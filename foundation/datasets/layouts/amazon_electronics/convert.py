@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from features.arrays import IntArray
 from features.errors import BadRows, DataError
 from features.log import Splits
-from features.tables import TableBatch
+from features.reading.tables import TableBatch
 from foundation.datasets.layouts.layout import DAY_MS, Layout, request_ids, row_numbers, windows
 from foundation.datasets.layouts.logwriter import DistinctRows, LogWriter
 from foundation.datasets.layouts.rawfiles import RawFiles, RawTable, integers, text

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.errors import BadRows
-from features.tables import TableBatch
+from features.reading.tables import TableBatch
 from foundation.datasets.layouts.layout import Layout, row_numbers
 from foundation.datasets.layouts.logwriter import DistinctRows, LogWriter
 from foundation.datasets.layouts.rawfiles import RawFiles, RawTable, integers, text

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from features.arrays import IntArray
 from features.errors import BadRows
-from features.tables import TableBatch
+from features.reading.tables import TableBatch
 from foundation.datasets.layouts.layout import (
     Layout,
     request_ids,

@@ -22,7 +22,8 @@ from features.encoding import NULL, UNKNOWN, Encoder
 from features.errors import BadRows, SeveralBadRows
 from features.ids import to_keys
 from features.numbers import encode_numbers
-from features.rejections import Rejections
+from features.reading.rejections import Rejections
+from features.reading.tables import TableBatch, feature_type, id_type, read_batches, time_type
 from features.schema import (
     SURFACE,
     FeatureSpec,
@@ -32,7 +33,6 @@ from features.schema import (
     SourceSpec,
     TableFiles,
 )
-from features.tables import TableBatch, feature_type, id_type, read_batches, time_type
 from features.times import TimeSpec, to_ms
 
 Owner = Literal["item", "user"]

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from features.casting import cast_column
-from features.csvtext import require_encoding
 from features.errors import BadRows, DataError
+from features.reading.casting import cast_column
+from features.reading.csvtext import require_encoding
 from features.schema import FeatureSpec, IdSpec, TableFiles
 from features.times import TimeSpec
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.arrays import IntArray
-from features.columns import Arrays, Owner
 from features.encoding import Encoder, as_text
+from features.reading.columns import Arrays, Owner
+from features.reading.tables import TableBatch, feature_type, id_type
 from features.schema import SURFACE, FeatureSpec, Schema, SourceSpec
-from features.tables import TableBatch, feature_type, id_type
 
 _MAX_PENDING_ROWS = 1_000_000
 

@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 
 from features.arrays import IntArray
-from features.columnfiles import AnyArray, map_columns
 from features.errors import DataError
 from features.log import Events, Impressions
+from features.reading.columnfiles import AnyArray, map_columns
+from features.reading.tables import table_files
 from features.schema import Schema, SourceSpec, TableFiles
 from features.segments import Segment
-from features.tables import table_files
 
 PREPARED = "prepared"
 IMPRESSIONS = "impressions"

@@ -19,8 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from features.arrays import IntArray
-from features.columnfiles import ColumnWriter
-from features.columns import (
+from features.encoding import FIRST, NULL, UNKNOWN, Encoder, collision_frac
+from features.entities import EntityTable
+from features.errors import BadRows, DataError
+from features.log import Splits
+from features.numbers import encode_numbers
+from features.reading.columnfiles import ColumnWriter
+from features.reading.columns import (
     Arrays,
     EncodingCounts,
     Owner,
@@ -33,14 +38,7 @@ from features.columns import (
     impression_keys,
     read_arrays,
 )
-from features.encoding import FIRST, NULL, UNKNOWN, Encoder, collision_frac
-from features.entities import EntityTable
-from features.errors import BadRows, DataError
-from features.ingestprogress import Progress
-from features.ingestreport import IngestReport
-from features.log import Splits
-from features.numbers import encode_numbers
-from features.prepared import (
+from features.reading.prepared import (
     IMPRESSIONS,
     event_dtypes,
     events_folder,
@@ -49,12 +47,14 @@ from features.prepared import (
     segment_dtypes,
     to_events,
 )
-from features.rejections import Rejections
+from features.reading.progress import Progress
+from features.reading.rejections import Rejections
+from features.reading.report import IngestReport
+from features.reading.sorting import KeySample, RangeSorter
+from features.reading.tables import feature_type
+from features.reading.vocabularies import EntityValues, VocabularyCounts
 from features.schema import FeatureSpec, Schema, SourceSpec
 from features.segments import Segment
-from features.sorting import KeySample, RangeSorter
-from features.tables import feature_type
-from features.vocabularies import EntityValues, VocabularyCounts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.arrays import IntArray
-from features.columnfiles import ColumnWriter
+from features.reading.columnfiles import ColumnWriter
 
 AnyArray = npt.NDArray[Any]
 Arrays = dict[str, AnyArray]
