@@ -20,14 +20,16 @@ from features.log import Events, Impressions, Splits
 from features.reading.ingest import scan_log, write_columns
 from features.reading.prepared import (
     PREPARED,
+    file_states,
     fingerprint,
     locked,
     log_folder,
     map_impressions,
     map_segment,
+    require_unchanged,
     write_log,
 )
-from features.reading.progress import Progress
+from features.reading.progress import Progress, silent
 from features.reading.report import IngestReport
 from features.schema import Schema, load_schema
 from features.segments import Segment
@@ -82,11 +84,12 @@ def load_dataset(folder: Path, *, progress: Progress | None = None) -> LogDatase
             line for each; or `prepared/` was made for another schema or training window.
     """
     schema = load_schema(folder / "schema.yaml")
-    tell = progress or _silent
+    tell = progress or silent
     splits = _known_splits(folder)
     encoder = None if splits is None else _known_encoder(folder, schema, splits)
     if encoder is not None:
-        kept = log_folder(folder / PREPARED, fingerprint(folder, schema, encoder.encoder_id))
+        files = file_states(folder, schema)
+        kept = log_folder(folder / PREPARED, fingerprint(schema, encoder.encoder_id, files))
         if kept.is_dir() and splits is not None:
             return _map(folder, schema, splits, encoder, kept)
     with locked(folder) as prepared:
@@ -111,17 +114,18 @@ def _read(
     progress: Progress,
 ) -> Path:
     """Read the files unless this state of them was read; gives the folder of the columns."""
-    prepared = folder / PREPARED
+    prepared, files = folder / PREPARED, file_states(folder, schema)
     if known is not None:
-        kept = log_folder(prepared, fingerprint(folder, schema, known.encoder_id))
+        kept = log_folder(prepared, fingerprint(schema, known.encoder_id, files))
         if kept.is_dir():
             return kept
     scan = scan_log(folder, schema, encoder=known, splits=splits, progress=progress)
 
     def write(out: Path) -> None:
         write_columns(folder, schema, scan, out, progress=progress).save(out / _REPORT)
+        require_unchanged(folder, schema, files)
 
-    kept = write_log(prepared, fingerprint(folder, schema, scan.encoder.encoder_id), write)
+    kept = write_log(prepared, fingerprint(schema, scan.encoder.encoder_id, files), write)
     if known is None:
         scan.encoder.save(prepared / _ENCODER)
     return kept
@@ -169,7 +173,3 @@ def _known_encoder(folder: Path, schema: Schema, splits: Splits) -> Encoder | No
             f"splits.yaml now ends at {until_ms}; {remedy}"
         )
     return encoder
-
-
-def _silent(what: str, num_rows: int) -> None:
-    """Tell nobody."""

@@ -218,11 +218,11 @@ class Encoder:
 
         Args:
             feature: with its domain, transform and default.
-            values: numbers; of an element of a vector, the vectors.
+            values: numbers.
 
         Raises:
-            BadRows: missing without a declared default, not finite, outside a domain that stops,
-                or vectors of another length.
+            BadRows: missing without a declared default, not finite, or outside a domain that
+                stops.
             DataError: no numbers at all.
         """
         return encode_numbers(feature, _as_column(values)).values

@@ -17,7 +17,6 @@ from features.specs import FeatureSpec
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 Numbers = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +41,13 @@ def encode_numbers(feature: FeatureSpec, column: pa.Array | pa.ChunkedArray) -> 
 
     Args:
         feature: with domain, default and transform.
-        column: (N,) numbers, or vectors where the feature is an element of one.
+        column: (N,) numbers.
 
     Raises:
-        BadRows: missing without a default, not finite, outside a domain that stops, or a vector
-            of another length than declared.
+        BadRows: missing without a default, not finite, or outside a domain that stops.
         DataError: no numbers at all.
     """
     place = f"feature {feature.name!r} (column {feature.column!r}, transform {feature.transform})"
-    if feature.element is not None:
-        column = _element(feature, column, place)
     try:
         numbers = np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -76,12 +72,9 @@ def _in_domain(feature: FeatureSpec, numbers: Numbers, place: str) -> tuple[Numb
     high = math.inf if feature.maximum is None else feature.maximum
     num_clipped = 0
     if feature.outside == "clip":
-        # Infinities go to a bound if there is one; what is no number goes nowhere.
-        outside = (numbers < low) | (numbers > high)
-        numbers, num_clipped = (
-            np.where(outside, np.clip(numbers, low, high), numbers),
-            int(outside.sum()),
-        )
+        # Infinities go to a bound if there is one; what is no number stays none.
+        num_clipped = int(np.count_nonzero((numbers < low) | (numbers > high)))
+        numbers = np.clip(numbers, low, high)
     outside = ~((np.abs(numbers) <= _MAX_FLOAT32) & (numbers >= low) & (numbers <= high))
     if outside.any():
         least = float(np.nanmin(numbers)) if not np.isnan(numbers).all() else math.nan
@@ -94,25 +87,6 @@ def _in_domain(feature: FeatureSpec, numbers: Numbers, place: str) -> tuple[Numb
             hint=f"the least is {least:g}; declare a wider domain, or `outside: clip`",
         )
     return numbers, num_clipped
-
-
-def _element(
-    feature: FeatureSpec, column: pa.Array | pa.ChunkedArray, place: str
-) -> pa.Array | pa.ChunkedArray:
-    assert feature.element is not None
-    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
-        raise DataError(f"{place}: expected vectors, got {column.type}")
-    lengths = pc.list_value_length(column)
-    is_other = np.asarray(pc.fill_null(pc.not_equal(lengths, feature.dim), False), dtype=bool)
-    if is_other.any():
-        rows = _rows(is_other)
-        raise BadRows(
-            place,
-            f"vectors are not of length {feature.dim}",
-            rows,
-            example=f"one of length {lengths[rows[0]].as_py()}",
-        )
-    return pc.list_element(column, feature.element)
 
 
 def _rows(mask: Any) -> list[int]:

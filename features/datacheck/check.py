@@ -22,7 +22,7 @@ from features.dataset import LogDataset, load_dataset
 from features.errors import BadRows, GemcutterError, SeveralBadRows
 from features.histories import HistoryIndex
 from features.log import Events
-from features.reading.progress import Progress
+from features.reading.progress import Progress, silent
 from features.schema import SourceSpec
 from features.splits import WINDOWS
 
@@ -37,7 +37,7 @@ def check_dataset(folder: Path, *, progress: Progress | None = None) -> DataRepo
         folder: with schema.yaml.
         progress: told what is being read or measured, and of how many rows.
     """
-    tell = progress or _silent
+    tell = progress or silent
     try:
         dataset = load_dataset(folder, progress=tell)
     except GemcutterError as error:
@@ -129,7 +129,3 @@ def _rejected(error: GemcutterError) -> tuple[Rejection, ...]:
         )
         for bad in found
     )
-
-
-def _silent(what: str, num_rows: int) -> None:
-    """Tell nobody."""

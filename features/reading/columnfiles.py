@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from features.arrays import AnyArray
 from features.errors import DataError
-
-AnyArray = npt.NDArray[Any]
 
 
 class ColumnWriter:

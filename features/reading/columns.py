@@ -7,20 +7,21 @@ once. Names of arrays: `user_keys`, `at_ms`, `codes/<feature>`, `numeric/<featur
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.arrays import FloatArray, IntArray
+from features.arrays import AnyArray, Arrays, FloatArray
 from features.encoding import NULL, UNKNOWN, Encoder
 from features.errors import BadRows, SeveralBadRows
-from features.ids import to_keys
+from features.ids import IdDtype, to_keys
 from features.numbers import encode_numbers
 from features.reading.rejections import Rejections
 from features.reading.tables import TableBatch, feature_type, id_type, read_batches, time_type
@@ -36,8 +37,7 @@ from features.schema import (
 from features.times import TimeSpec, to_ms
 
 Owner = Literal["item", "user"]
-AnyArray = npt.NDArray[Any]
-Arrays = dict[str, AnyArray]
+OWNERS: tuple[Owner, ...] = ("item", "user")
 
 
 class EncodingCounts:
@@ -58,19 +58,17 @@ class EncodingCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One array that is made of one column of a table's files.
+    """What is made of one column of a table's files.
 
     Attributes:
-        name: of the array.
         column: of the files.
         kind: Arrow type that it is read in; None as it is.
-        convert: gives the array from the values and their place (file and column).
+        convert: gives arrays by name from the values and their file.
     """
 
-    name: str
     column: str
     kind: pa.DataType | None
-    convert: Callable[[pa.ChunkedArray, str], AnyArray]
+    convert: Callable[[pa.ChunkedArray, str], Arrays]
 
 
 def read_arrays(
@@ -83,17 +81,18 @@ def read_arrays(
     """
     for batch in batches:
         arrays: Arrays = {}
+        num_done = 0
         for column in columns:
             with rejections.noting(batch.where, batch.first_row):
                 values = batch.column(column.column, column.kind)
-                place = f"{batch.where}, column {column.column!r}"
-                arrays[column.name] = column.convert(values, place)
-        if len(arrays) == len(columns):
+                arrays |= column.convert(values, batch.where)
+                num_done += 1
+        if num_done == len(columns):
             yield batch, arrays
 
 
 def file_batches(
-    folder: Any, table: TableFiles, columns: Sequence[Column], *more: str
+    folder: Path, table: TableFiles, columns: Sequence[Column], *more: str
 ) -> Iterator[TableBatch]:
     """Read the files' columns that these arrays, and `more`, are made of."""
     return read_batches(folder, table, [*(c.column for c in columns), *more])
@@ -101,23 +100,20 @@ def file_batches(
 
 def id_column(name: str, column: str, spec: IdSpec) -> Column:
     """Keys of users or items."""
-    return Column(
-        name=name,
-        column=column,
-        kind=id_type(spec),
-        convert=lambda values, place: to_keys(values, spec.dtype, where=place),
-    )
+
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
+        return {name: to_keys(values, spec.dtype, where=_place(where, column))}
+
+    return Column(column=column, kind=id_type(spec), convert=convert)
 
 
 def time_column(name: str, spec: TimeSpec) -> Column:
     """Moments in Unix milliseconds."""
-    return Column(
-        name=name,
-        column=spec.column,
-        kind=time_type(spec),
-        # `to_ms` names the column itself.
-        convert=lambda values, place: to_ms(values, spec, where=place.rsplit(", column", 1)[0]),
-    )
+
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
+        return {name: to_ms(values, spec, where=where)}
+
+    return Column(column=spec.column, kind=time_type(spec), convert=convert)
 
 
 def impression_keys(schema: Schema) -> tuple[Column, ...]:
@@ -129,17 +125,17 @@ def impression_keys(schema: Schema) -> tuple[Column, ...]:
     )
 
 
+def example_column(schema: Schema) -> Column:
+    """What an impression is called."""
+    column = schema.impressions.example_column
+    return id_column("example_ids", column, IdSpec(column=column, dtype="int64"))
+
+
 def impression_columns(
     schema: Schema, encoder: Encoder, counts: EncodingCounts
 ) -> tuple[Column, ...]:
     """All arrays of the impressions."""
-    shown = schema.impressions
-    example = IdSpec(column=shown.example_column, dtype="int64")
-    found = [
-        *impression_keys(schema),
-        id_column("example_ids", shown.example_column, example),
-        Column(name="request_ids", column=shown.request_column, kind=None, convert=_request_keys),
-    ]
+    found = [*impression_keys(schema), example_column(schema), _request_column(schema)]
     for feature in schema.features_of("context"):
         column = feature_column(feature, encoder, counts, "impressions")
         found.append(_on_a_surface(column, schema) if feature.name == SURFACE else column)
@@ -179,8 +175,19 @@ def entity_columns(
     schema: Schema, owner: Owner, encoder: Encoder, counts: EncodingCounts
 ) -> tuple[Column, ...]:
     """All arrays of the table of items or users."""
-    columns = [feature_column(f, encoder, counts, f"{owner}s") for f in schema.features_of(owner)]
-    return (*entity_keys(schema, owner), *columns)
+    table, features = f"{owner}s", schema.features_of(owner)
+    found = [feature_column(f, encoder, counts, table) for f in features if f.element is None]
+    vectors: dict[str, list[FeatureSpec]] = defaultdict(list)
+    for feature in features:
+        if feature.element is not None:
+            vectors[feature.column].append(feature)
+    found += [vector_column(elements, counts, table) for elements in vectors.values()]
+    return (*entity_keys(schema, owner), *found)
+
+
+def feature_array(feature: FeatureSpec) -> str:
+    """The name of a feature's array."""
+    return f"{'numeric' if feature.vocabulary is None else 'codes'}/{feature.name}"
 
 
 def feature_column(
@@ -189,75 +196,110 @@ def feature_column(
     """Codes of a category, or a number after its transform; what says nothing is counted."""
     vocabulary, label = feature.vocabulary, f"{table}/{feature.name}"
 
-    def to_codes(values: pa.ChunkedArray, place: str) -> AnyArray:
+    def to_codes(values: pa.ChunkedArray, where: str) -> Arrays:
         codes = encoder.codes(str(vocabulary), values)
         counts.num_null[label] += int(np.count_nonzero(codes == NULL))
         counts.num_unknown[label] += int(np.count_nonzero(codes == UNKNOWN))
         if encoder.num_buckets(str(vocabulary)):
             size = encoder.size(str(vocabulary))
             counts.is_used.setdefault(str(vocabulary), np.zeros(size, dtype=bool))[codes] = True
-        return codes
+        return {feature_array(feature): codes}
 
-    def to_numbers(values: pa.ChunkedArray, place: str) -> AnyArray:
-        encoded = encode_numbers(feature, values)
-        counts.num_null[label] += encoded.num_missing
-        counts.num_clipped[label] += encoded.num_clipped
-        return encoded.values
+    def to_numbers(values: pa.ChunkedArray, where: str) -> Arrays:
+        return {feature_array(feature): _numbers(feature, values, counts, label)}
 
-    is_category = vocabulary is not None
     return Column(
-        name=f"{'codes' if is_category else 'numeric'}/{feature.name}",
         column=feature.column,
         kind=feature_type(feature),
-        convert=to_codes if is_category else to_numbers,
+        convert=to_codes if vocabulary is not None else to_numbers,
     )
 
 
-def _request_keys(values: pa.ChunkedArray, place: str) -> IntArray:
-    return to_keys(values, "int64" if pa.types.is_integer(values.type) else "string", where=place)
+def vector_column(elements: Sequence[FeatureSpec], counts: EncodingCounts, table: str) -> Column:
+    """The numbers of vectors, all of one column."""
+    column, dim = elements[0].column, len(elements)
+
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
+        lengths = pc.list_value_length(values)
+        is_other = np.asarray(pc.fill_null(pc.not_equal(lengths, dim), False), dtype=bool)
+        if is_other.any():
+            rows = np.flatnonzero(is_other).tolist()
+            example = f"one of length {lengths[rows[0]].as_py()}"
+            problem = f"vectors are not of length {dim}"
+            raise BadRows(_place(where, column), problem, rows, example=example)
+        return {
+            feature_array(feature): _numbers(
+                feature,
+                pc.list_element(values, feature.element),
+                counts,
+                f"{table}/{feature.name}",
+            )
+            for feature in elements
+        }
+
+    return Column(column=column, kind=feature_type(elements[0]), convert=convert)
+
+
+def _numbers(
+    feature: FeatureSpec, values: pa.ChunkedArray, counts: EncodingCounts, label: str
+) -> FloatArray:
+    encoded = encode_numbers(feature, values)
+    counts.num_null[label] += encoded.num_missing
+    counts.num_clipped[label] += encoded.num_clipped
+    return encoded.values
+
+
+def _place(where: str, column: str) -> str:
+    return f"{where}, column {column!r}"
+
+
+def _request_column(schema: Schema) -> Column:
+    column = schema.impressions.request_column
+
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
+        dtype: IdDtype = "int64" if pa.types.is_integer(values.type) else "string"
+        return {"request_ids": to_keys(values, dtype, where=_place(where, column))}
+
+    return Column(column=column, kind=None, convert=convert)
 
 
 def _on_a_surface(column: Column, schema: Schema) -> Column:
     known = pa.array(schema.surfaces, pa.string())
 
-    def convert(values: pa.ChunkedArray, place: str) -> AnyArray:
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
         stray = np.flatnonzero(~np.asarray(pc.is_in(values, value_set=known), dtype=bool)).tolist()
         if stray:
             raise BadRows(
-                place,
+                _place(where, column.column),
                 f"rows are on none of {list(schema.surfaces)}",
                 stray,
                 example=repr(values[stray[0]].as_py()),
             )
-        return column.convert(values, place)
+        return column.convert(values, where)
 
-    return Column(name=column.name, column=column.column, kind=column.kind, convert=convert)
+    return replace(column, convert=convert)
 
 
 def _label_column(objective: ObjectiveSpec) -> Column:
     """Labels of 0 and 1; bad ones are not numbers where the schema says to drop their rows."""
+    name, column = f"labels/{objective.name}", objective.label_column
 
-    def convert(values: pa.ChunkedArray, place: str) -> FloatArray:
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
         numbers = values.to_numpy()
         missing = np.isnan(numbers)
         other = ~missing & (numbers != 0) & (numbers != 1)
         if objective.bad_labels == "drop":
-            return np.where(missing | other, np.nan, numbers).astype(np.float32)
+            return {name: np.where(missing | other, np.nan, numbers).astype(np.float32)}
         bad = [
-            _bad_labels(place, numbers, is_bad, problem)
+            _bad_labels(_place(where, column), numbers, is_bad, problem)
             for is_bad, problem in ((missing, "are missing"), (other, "are not 0 or 1"))
             if is_bad.any()
         ]
         if bad:
             raise SeveralBadRows(bad)
-        return np.asarray(numbers, dtype=np.float32)
+        return {name: np.asarray(numbers, dtype=np.float32)}
 
-    return Column(
-        name=f"labels/{objective.name}",
-        column=objective.label_column,
-        kind=pa.float64(),
-        convert=convert,
-    )
+    return Column(column=column, kind=pa.float64(), convert=convert)
 
 
 def _bad_labels(place: str, numbers: AnyArray, is_bad: AnyArray, problem: str) -> BadRows:
@@ -272,17 +314,15 @@ def _bad_labels(place: str, numbers: AnyArray, is_bad: AnyArray, problem: str) -
 
 
 def _weight_column(objective: ObjectiveSpec) -> Column:
-    def convert(values: pa.ChunkedArray, place: str) -> FloatArray:
+    column = objective.weight_column
+    assert column is not None
+
+    def convert(values: pa.ChunkedArray, where: str) -> Arrays:
         numbers = values.to_numpy()
         bad = np.flatnonzero(~((numbers > 0) & (numbers <= np.finfo(np.float32).max))).tolist()
         if bad:
-            raise BadRows(place, "weights are missing, not finite or not above 0", bad)
-        return np.asarray(numbers, dtype=np.float32)
+            problem = "weights are missing, not finite or not above 0"
+            raise BadRows(_place(where, column), problem, bad)
+        return {f"weights/{objective.name}": np.asarray(numbers, dtype=np.float32)}
 
-    assert objective.weight_column is not None
-    return Column(
-        name=f"weights/{objective.name}",
-        column=objective.weight_column,
-        kind=pa.float64(),
-        convert=convert,
-    )
+    return Column(column=column, kind=pa.float64(), convert=convert)

@@ -12,13 +12,14 @@ for each impression; disk for twice the columns of one table.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from features.arrays import IntArray
+from features.arrays import Arrays, IntArray
 from features.encoding import FIRST, NULL, UNKNOWN, Encoder, collision_frac
 from features.entities import EntityTable
 from features.errors import BadRows, DataError
@@ -26,13 +27,14 @@ from features.log import Splits
 from features.numbers import encode_numbers
 from features.reading.columnfiles import ColumnWriter
 from features.reading.columns import (
-    Arrays,
+    OWNERS,
     EncodingCounts,
     Owner,
     entity_columns,
     entity_keys,
     event_columns,
     event_keys,
+    example_column,
     file_batches,
     impression_columns,
     impression_keys,
@@ -89,7 +91,7 @@ def scan_log(
     ignored = Rejections()
     counts = None
     if encoder is None:
-        entities = {owner: _entity_values(folder, schema, owner, ignored) for owner in _owners()}
+        entities = {owner: _entity_values(folder, schema, owner, ignored) for owner in OWNERS}
         counts = VocabularyCounts(schema, entities, until_ms=splits.fm_train[1])
     samples = {
         IMPRESSIONS: KeySample(),
@@ -135,7 +137,7 @@ def write_columns(
     """
     ingest = _Ingest(folder, schema, scan, out, progress)
     ingest.impressions()
-    for owner in _owners():
+    for owner in OWNERS:
         ingest.entities(owner)
     for source in schema.sources:
         ingest.events(source)
@@ -171,12 +173,13 @@ class _Ingest:
         """Write the impressions, by time."""
         schema = self._schema
         columns = impression_columns(schema, self._scan.encoder, self._counts)
-        with RangeSorter(
+        sorter = RangeSorter(
             self._out / "ranges",
             impression_dtypes(schema),
             key="at_ms",
             bounds=self._scan.samples[IMPRESSIONS].bounds(),
-        ) as sorter:
+        )
+        with closing(sorter):
             num_read = 0
             batches = file_batches(self._folder, schema.impressions, columns)
             for batch, arrays in read_arrays(batches, columns, self.rejections):
@@ -184,7 +187,6 @@ class _Ingest:
                 sorter.add(self._kept(self._weighted(arrays)))
                 self._progress("reading impressions", num_read)
             self._num_rows[IMPRESSIONS] = sorter.write(self._out / IMPRESSIONS, _by_time)
-        (self._out / "ranges").rmdir()
         self._require_unique_examples()
 
     def _weighted(self, arrays: Arrays) -> Arrays:
@@ -217,11 +219,7 @@ class _Ingest:
         twice = repeated(np.load(self._out / IMPRESSIONS / "example_ids.npy"))
         if not len(twice):
             return
-        (column,) = (
-            c
-            for c in impression_columns(self._schema, self._scan.encoder, EncodingCounts())
-            if c.name == "example_ids"
-        )
+        column = example_column(self._schema)
         seen = np.zeros(len(twice), dtype=bool)
         batches = file_batches(self._folder, self._schema.impressions, [column])
         for batch, arrays in read_arrays(batches, [column], Rejections()):
@@ -236,7 +234,8 @@ class _Ingest:
         columns = event_columns(self._schema, source, self._scan.encoder, self._counts)
         place, dtypes = events_folder(self._out, source.name), event_dtypes(source)
         bounds = self._scan.samples[f"events/{source.name}"].bounds()
-        with RangeSorter(self._out / "ranges", dtypes, key="user_keys", bounds=bounds) as sorter:
+        sorter = RangeSorter(self._out / "ranges", dtypes, key="user_keys", bounds=bounds)
+        with closing(sorter):
             num_read = 0
             batches = file_batches(self._folder, source, columns)
             for batch, arrays in read_arrays(batches, columns, self.rejections):
@@ -260,7 +259,6 @@ class _Ingest:
                     )
                     num_rows += len(segment)
                 segments.append({"starts": np.array([num_rows])})
-        (self._out / "ranges").rmdir()
         self._num_rows[source.name] = num_rows
 
     def entities(self, owner: Owner) -> None:
@@ -298,10 +296,6 @@ class _Ingest:
             if here:
                 self.rejections.note(BadRows(where, "ids are repeated", here).moved(first_row))
             start += num_rows
-
-
-def _owners() -> tuple[Owner, Owner]:
-    return ("item", "user")
 
 
 def _entity_values(
@@ -360,8 +354,7 @@ def _entity_table(schema: Schema, owner: Owner, arrays: Arrays) -> EntityTable:
 def _cold_number(feature: FeatureSpec) -> float:
     if feature.default is None:
         return 0.0
-    whole = replace(feature, element=None, dim=None)
-    return float(encode_numbers(whole, pa.array([None], pa.float64())).values[0])
+    return float(encode_numbers(feature, pa.array([None], pa.float64())).values[0])
 
 
 def _by_time(columns: Arrays) -> IntArray:

@@ -20,18 +20,20 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from features.arrays import IntArray
+from features.arrays import AnyArray, IntArray
 from features.errors import DataError
 from features.log import Events, Impressions
-from features.reading.columnfiles import AnyArray, map_columns
+from features.reading.columnfiles import map_columns
+from features.reading.columns import feature_array
 from features.reading.tables import table_files
-from features.schema import Schema, SourceSpec, TableFiles
+from features.schema import FeatureSpec, Schema, SourceSpec, TableFiles
 from features.segments import Segment
 
 PREPARED = "prepared"
@@ -42,21 +44,40 @@ _PREFIX, _PARTIAL = "log-", ".partial-"
 _SEGMENT = ("users", "starts", "max_delay_ms")
 
 
-def fingerprint(folder: Path, schema: Schema, encoder_id: str) -> str:
-    """Give the name of this state of a log's files.
+FileStates = list[tuple[str, int, int]]
+"""Name, size and time of change of every file of a log."""
+
+
+def file_states(folder: Path, schema: Schema) -> FileStates:
+    """Look at the files of a log.
 
     Raises:
         DataError: a table has no files.
     """
     entities: tuple[TableFiles, ...] = (schema.items, *([schema.users] if schema.users else []))
     tables: tuple[TableFiles, ...] = (schema.impressions, *entities, *schema.sources)
-    files = [
-        [str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns]
-        for table in tables
-        for path in table_files(folder, table)
-    ]
+    found = []
+    for path in (path for table in tables for path in table_files(folder, table)):
+        stat = path.stat()
+        found.append((os.path.relpath(path, folder), stat.st_size, stat.st_mtime_ns))
+    return found
+
+
+def fingerprint(schema: Schema, encoder_id: str, files: FileStates) -> str:
+    """Give the name of a log, read from files in this state."""
     content = json.dumps([_FORMAT, schema.schema_id, encoder_id, files])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def require_unchanged(folder: Path, schema: Schema, before: FileStates) -> None:
+    """Check that no file changed since it was looked at: two passes must see the same rows.
+
+    Raises:
+        DataError: names those that did, came or went.
+    """
+    changed = sorted({name for name, *_ in set(before) ^ set(file_states(folder, schema))})
+    if changed:
+        raise DataError(f"{folder}: changed while they were read: {changed}; read them again")
 
 
 @contextlib.contextmanager
@@ -116,10 +137,7 @@ def impression_dtypes(schema: Schema) -> dict[str, type]:
     """Name and type of every column of the impressions."""
     names = ("example_ids", "request_ids", "user_keys", "item_keys", "at_ms")
     found: dict[str, type] = dict.fromkeys(names, np.int64)
-    for feature in schema.features_of("context"):
-        is_category = feature.vocabulary is not None
-        kind = "codes" if is_category else "numeric"
-        found[f"{kind}/{feature.name}"] = np.int64 if is_category else np.float32
+    found |= feature_dtypes(schema.features_of("context"))
     found |= {f"labels/{objective.name}": np.float32 for objective in schema.objectives}
     return {**found, "weights": np.float32}
 
@@ -130,11 +148,15 @@ def event_dtypes(source: SourceSpec) -> dict[str, type]:
     names += ["arrival_ms"] if source.arrival is not None else []
     names += ["item_keys"] if source.item_column is not None else []
     found: dict[str, type] = dict.fromkeys(names, np.int64)
-    for column in source.columns:
-        is_category = column.vocabulary is not None
-        kind = "codes" if is_category else "numeric"
-        found[f"{kind}/{column.name}"] = np.int64 if is_category else np.float32
-    return found
+    return {**found, **feature_dtypes(source.columns)}
+
+
+def feature_dtypes(features: Iterable[FeatureSpec]) -> dict[str, type]:
+    """Name and type of the columns of features."""
+    return {
+        feature_array(feature): np.float32 if feature.vocabulary is None else np.int64
+        for feature in features
+    }
 
 
 def segment_dtypes() -> dict[str, type]:

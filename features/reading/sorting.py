@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from features.arrays import IntArray
+from features.arrays import AnyArray, Arrays, IntArray
 from features.reading.columnfiles import ColumnWriter
 
-AnyArray = npt.NDArray[Any]
-Arrays = dict[str, AnyArray]
 Order = Callable[[Arrays], IntArray]
 
 _ROWS_PER_RANGE = 1_000_000
@@ -54,7 +50,7 @@ class KeySample:
 
 
 class RangeSorter:
-    """Takes rows in any order and gives them sorted.
+    """Takes rows in any order and gives them sorted; close it when done.
 
     Args:
         folder: for the ranges' files; must not exist.
@@ -67,6 +63,7 @@ class RangeSorter:
         self, folder: Path, dtypes: Mapping[str, npt.DTypeLike], *, key: str, bounds: IntArray
     ) -> None:
         folder.mkdir(parents=True)
+        self._folder = folder
         self._row = np.dtype([(name, np.dtype(dtype)) for name, dtype in dtypes.items()])
         self._key, self._bounds = key, bounds
         self._paths = [folder / f"{place}.rows" for place in range(len(bounds) + 1)]
@@ -109,17 +106,9 @@ class RangeSorter:
                 num_rows += len(columns[self._key])
         return num_rows
 
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Close and remove what is left of the ranges' files."""
         for file, path in zip(self._files, self._paths, strict=True):
             file.close()
             path.unlink(missing_ok=True)
+        self._folder.rmdir()

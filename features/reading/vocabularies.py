@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.arrays import IntArray
+from features.arrays import Arrays, IntArray
 from features.encoding import Encoder, as_text
-from features.reading.columns import Arrays, Owner
+from features.reading.columns import Owner
 from features.reading.tables import TableBatch, feature_type, id_type
 from features.schema import SURFACE, FeatureSpec, Schema, SourceSpec
 
@@ -33,7 +33,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []
-        self._num_rows = 0
+        self._num_pending = 0
 
     def add(self, values: pa.Array | pa.ChunkedArray, counts: Any = None) -> None:
         """Count values once each, or as often as `counts` says."""
@@ -42,11 +42,10 @@ class Tally:
             values, counts = found.field("values"), found.field("counts")
         part = pa.table({"value": as_text(values), "num": pc.cast(pa.array(counts), pa.int64())})
         self._parts.append(part)
-        self._num_rows += part.num_rows
-        if self._num_rows > _MAX_PENDING_ROWS:
-            self._parts = [self._joined()]
-            # What stays distinct is not summed again at every call.
-            self._num_rows = self._parts[0].num_rows // 2
+        self._num_pending += part.num_rows
+        # At least as much as is there already, so that it is not summed again at every call.
+        if self._num_pending > max(_MAX_PENDING_ROWS, self._parts[0].num_rows):
+            self._parts, self._num_pending = [self._joined()], 0
 
     def counts(self) -> dict[str, int]:
         """Give value to count."""

@@ -335,7 +335,7 @@ def test_vectors_of_items_are_read_whole_and_one_of_another_length_is_named(
     assert dataset.schema.vertical("home").features[-3:] == ("title.0", "title.1", "title.2")
     edit_schema(folder, lambda d: d["features"][-1].update(dim=4))
     (folder / "prepared" / "encoder.json").unlink()
-    with pytest.raises(DataError, match=r"title\.0.*20 vectors are not of length 4.*of length 3"):
+    with pytest.raises(DataError, match=r"'title': 20 vectors are not of length 4.*of length 3"):
         load_dataset(folder)
 
 
@@ -487,3 +487,43 @@ def test_an_items_table_may_call_its_id_otherwise(folder: Path, tmp_path: Path) 
 
     np.testing.assert_array_equal(dataset.items.codes, expected.items.codes)
     np.testing.assert_array_equal(dataset.items.keys, expected.items.keys)
+
+
+@pytest.mark.parametrize("what", ["grows", "comes", "goes"])
+def test_files_that_change_while_they_are_read_are_named_and_nothing_is_kept(
+    folder: Path, what: str
+) -> None:
+    rewrite(folder, "csv", num_files=2, path="{name}")
+    done = False
+
+    def change(doing: str, num_rows: int) -> None:
+        nonlocal done
+        if doing == "reading purchase" and not done:
+            done = True
+            part = folder / "contact" / "part-1.csv"
+            match what:
+                case "grows":
+                    part.write_text(part.read_text() + part.read_text().splitlines()[-1] + "\n")
+                case "comes":
+                    (folder / "contact" / "part-2.csv").write_bytes(part.read_bytes())
+                case _:
+                    part.unlink()
+
+    with pytest.raises(DataError, match=r"changed while they were read: \['contact/part-"):
+        load_dataset(folder, progress=change)
+    assert not (folder / "prepared").exists()
+
+
+def test_one_vector_of_another_length_is_told_once_with_its_row(folder: Path) -> None:
+    def add(columns: dict[str, Any]) -> None:
+        columns["title"] = [[1.0, 2.0, 3.0]] * 4 + [[1.0]] + [None] * 15
+
+    edit_table(folder, "items", add)
+    title = {"name": "title", "of": "item", "kind": "vector", "dim": 3, "column": "title"}
+    edit_schema(folder, lambda d: d["features"].append({**title, "default": 0}))
+
+    with pytest.raises(DataError) as caught:
+        load_dataset(folder)
+
+    (line,) = str(caught.value).splitlines()
+    assert "items.parquet, column 'title': 1 vectors are not of length 3; first rows [4]" in line
