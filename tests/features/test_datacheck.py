@@ -1,11 +1,9 @@
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -14,13 +12,14 @@ from features.datacheck import check_dataset
 from features.dataset import load_dataset
 from features.encoding import NULL
 from features.histories import HistoryIndex
+from tests.features.logfiles import edit_table
 from tests.features.tiny_log import write_tiny_log
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = write_tiny_log(tmp_path / "log", num_days=20)
-    edit(folder, "contact", without_repeats)
+    edit_table(folder, "contact", without_repeats)
     return folder
 
 
@@ -28,12 +27,6 @@ def without_repeats(columns: dict[str, Any]) -> None:
     """The tiny log contacts everybody twice at the same moment."""
     rows = list(dict.fromkeys(zip(*columns.values(), strict=True)))
     columns.update(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
-
-
-def edit(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
 
 
 def test_a_sound_log_is_counted_and_dated(folder: Path) -> None:
@@ -111,7 +104,7 @@ def test_the_report_is_plain_json(folder: Path) -> None:
 
 
 def test_what_stops_the_load_is_the_report(folder: Path) -> None:
-    edit(folder, "impressions", lambda c: c["click"].__setitem__(3, None))
+    edit_table(folder, "impressions", lambda c: c["click"].__setitem__(3, None))
 
     report = check_dataset(folder)
 
@@ -122,7 +115,7 @@ def test_what_stops_the_load_is_the_report(folder: Path) -> None:
 
 
 def test_repeated_example_ids_stop_the_load(folder: Path) -> None:
-    edit(folder, "impressions", lambda c: c["example_id"].__setitem__(9, 4))
+    edit_table(folder, "impressions", lambda c: c["example_id"].__setitem__(9, 4))
 
     (error,) = check_dataset(folder).errors
     assert "1 example ids are there already in an earlier row; first rows [9]" in error
@@ -132,7 +125,7 @@ def test_a_feature_that_is_mostly_unknown_and_a_source_without_events_are_warnin
     folder: Path,
 ) -> None:
     load_dataset(folder)
-    edit(folder, "impressions", lambda c: c.update(slot=["new"] * len(c["ts"])))
+    edit_table(folder, "impressions", lambda c: c.update(slot=["new"] * len(c["ts"])))
     empty = pq.read_table(folder / "contact.parquet").slice(0, 0)
     pq.write_table(empty, folder / "contact.parquet")
 
@@ -171,7 +164,7 @@ def test_a_window_without_rows_is_an_error_and_one_with_one_class_a_warning(fold
             0 if test else x for test, x in zip(is_test, columns["ordered"], strict=True)
         ]
 
-    edit(folder, "impressions", change)
+    edit_table(folder, "impressions", change)
     splits["tune"] = [splits["tune"][1] - 1, splits["tune"][1]]
     (folder / "splits.yaml").write_text(yaml.safe_dump(splits))
 
@@ -181,7 +174,7 @@ def test_a_window_without_rows_is_an_error_and_one_with_one_class_a_warning(fold
 
 
 def test_ids_that_do_not_meet_their_table_are_a_warning(folder: Path) -> None:
-    edit(folder, "users", lambda c: c.update(user_id=[u + 1000 for u in c["user_id"]]))
+    edit_table(folder, "users", lambda c: c.update(user_id=[u + 1000 for u in c["user_id"]]))
 
     report = check_dataset(folder)
 

@@ -1,12 +1,8 @@
 """Shares, repeats, clocks and counts are those of the tables, also when read in small parts."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given
@@ -17,21 +13,13 @@ from features.datacheck.clocks import measure_clock, repeated_events
 from features.encoding import FIRST, UNKNOWN
 from features.log import Events
 from features.segments import Segment
+from tests.features.logfiles import Columns, edit_table
 from tests.features.tiny_log import DAY_MS, START_MS, write_tiny_log
-
-Columns = dict[str, Any]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_tiny_log(tmp_path / "log", num_days=20)
-
-
-def edit(folder: Path, name: str, change: Callable[[Columns], object]) -> Columns:
-    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-    return columns
 
 
 def test_unseen_shares_are_of_test_impressions_and_what_came_before_them(folder: Path) -> None:
@@ -45,7 +33,7 @@ def test_unseen_shares_are_of_test_impressions_and_what_came_before_them(folder:
             elif columns["item_id"][row] == 119:
                 columns["item_id"][row] = 118
 
-    raw = edit(folder, "impressions", renew)
+    raw = edit_table(folder, "impressions", renew)
     is_test = [start <= at_ms < end for at_ms in raw["ts"]]
     is_new = [test and item == 119 for test, item in zip(is_test, raw["item_id"], strict=True)]
 
@@ -60,7 +48,7 @@ def test_unseen_shares_are_of_test_impressions_and_what_came_before_them(folder:
 
 
 def test_nulls_are_counted_for_every_column_numbers_too(folder: Path) -> None:
-    edit(folder, "purchase", lambda c: c["quantity"].__setitem__(slice(0, 24), [None] * 24))
+    edit_table(folder, "purchase", lambda c: c["quantity"].__setitem__(slice(0, 24), [None] * 24))
 
     columns = {(c.table, c.feature): c for c in check_dataset(folder).columns}
 
@@ -76,7 +64,7 @@ def test_events_that_are_there_twice_are_counted(folder: Path) -> None:
         for values in columns.values():
             values += values[:10]
 
-    edit(folder, "purchase", twice)
+    edit_table(folder, "purchase", twice)
     report = check_dataset(folder)
 
     assert report.sources[0].repeats.num_exact == 10
@@ -92,7 +80,7 @@ def test_impressions_that_are_there_twice_under_new_ids_are_counted(folder: Path
             values += list(values)
         columns["example_id"] = list(range(2 * num_rows))
 
-    edit(folder, "impressions", twice)
+    edit_table(folder, "impressions", twice)
     report = check_dataset(folder)
 
     assert before is not None
@@ -106,7 +94,7 @@ def test_impossible_and_late_arrivals_are_told(folder: Path) -> None:
         columns["arrived"] = [at_ms + 7_200_000 for at_ms in columns["ts"]]
         columns["arrived"][5] = columns["ts"][5] - 1
 
-    edit(folder, "purchase", shift)
+    edit_table(folder, "purchase", shift)
     report = check_dataset(folder)
     clock = report.sources[0].clock
 
@@ -117,7 +105,7 @@ def test_impossible_and_late_arrivals_are_told(folder: Path) -> None:
 
 
 def test_events_that_nothing_can_see_are_told(folder: Path) -> None:
-    edit(folder, "contact", lambda c: c.update(ts=[at + 300 * DAY_MS for at in c["ts"]]))
+    edit_table(folder, "contact", lambda c: c.update(ts=[at + 300 * DAY_MS for at in c["ts"]]))
 
     report = check_dataset(folder)
 
@@ -128,7 +116,7 @@ def test_events_that_nothing_can_see_are_told(folder: Path) -> None:
 
 def test_events_known_by_the_day_only_are_told(folder: Path) -> None:
     midnight = START_MS // DAY_MS * DAY_MS
-    edit(folder, "contact", lambda c: c.update(ts=[midnight for _ in c["ts"]]))
+    edit_table(folder, "contact", lambda c: c.update(ts=[midnight for _ in c["ts"]]))
 
     report = check_dataset(folder)
 
@@ -137,7 +125,7 @@ def test_events_known_by_the_day_only_are_told(folder: Path) -> None:
 
 
 def test_labels_of_one_class_leave_nothing_to_learn(folder: Path) -> None:
-    edit(folder, "impressions", lambda c: c.update(click=[0] * len(c["click"])))
+    edit_table(folder, "impressions", lambda c: c.update(click=[0] * len(c["click"])))
 
     report = check_dataset(folder)
 

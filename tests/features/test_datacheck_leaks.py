@@ -1,11 +1,9 @@
 """A label that an impression could know is named; an honest log is let through."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,21 +11,13 @@ from features.datacheck import DataReport, check_dataset
 from features.datacheck.rebuilt import count_different
 from features.dataset import load_dataset
 from features.histories import HistoryIndex
+from tests.features.logfiles import Columns, edit_table
 from tests.features.tiny_log import write_tiny_log
-
-Columns = dict[str, Any]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_tiny_log(tmp_path / "log", num_days=30)
-
-
-def edit(folder: Path, name: str, change: Callable[[Columns], object]) -> Columns:
-    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-    return columns
 
 
 def singles(report: DataReport, objective: str) -> dict[tuple[str, str], Any]:
@@ -55,7 +45,7 @@ def test_a_category_written_after_the_outcome_is_named(folder: Path) -> None:
     def spoil(columns: Columns) -> None:
         columns["slot"] = ["paid" if click else "free" for click in columns["click"]]
 
-    edit(folder, "impressions", spoil)
+    edit_table(folder, "impressions", spoil)
     report = check_dataset(folder)
 
     (error,) = report.errors
@@ -75,7 +65,7 @@ def test_a_number_that_is_low_only_for_positives_is_named(folder: Path) -> None:
     def spoil(columns: Columns) -> None:
         columns["dwell"] = [rng.uniform(0, 1) - 2 * click for click in columns["click"]]
 
-    edit(folder, "impressions", spoil)
+    edit_table(folder, "impressions", spoil)
     (error,) = check_dataset(folder).errors
 
     assert error.startswith("likely leak: 'dwell' of context alone tells click (AUC 1.000")
@@ -95,7 +85,7 @@ def clicks_as_events(folder: Path, *, shift_ms: int, of: float = 1.0) -> None:
         columns["arrived"] += at_ms
         columns["quantity"] += [1.0] * len(rows)
 
-    edit(folder, "purchase", add)
+    edit_table(folder, "purchase", add)
 
 
 def own_item(report: DataReport) -> dict[tuple[str, int], tuple[float, float]]:
@@ -140,7 +130,7 @@ def test_an_event_that_arrives_after_the_impression_is_not_seen_by_it(folder: Pa
     def delay(columns: Columns) -> None:
         columns["arrived"] = [at_ms + 60_000 for at_ms in columns["ts"]]
 
-    edit(folder, "purchase", delay)
+    edit_table(folder, "purchase", delay)
     report = check_dataset(folder)
 
     assert report.errors == ()
@@ -176,7 +166,7 @@ def test_too_few_rows_of_a_class_give_no_verdict(folder: Path) -> None:
         columns["ordered"] = [int(row % 100 == 0) for row in range(len(columns["ordered"]))]
         columns["slot"] = ["paid" if order else "free" for order in columns["ordered"]]
 
-    edit(folder, "impressions", spoil)
+    edit_table(folder, "impressions", spoil)
     report = check_dataset(folder)
 
     assert singles(report, "order")["context", "slot"].auc is None

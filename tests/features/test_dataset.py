@@ -18,6 +18,7 @@ from features.dataset import LogDataset, load_dataset
 from features.encoding import FIRST, NULL, UNKNOWN
 from features.errors import DataError, SchemaError
 from features.histories import HistoryIndex
+from tests.features.logfiles import edit_table, edit_yaml
 from tests.features.tiny_log import DAY_MS, START_MS, write_tiny_log
 
 ROOT = Path(__file__).parents[2]
@@ -26,18 +27,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_tiny_log(tmp_path / "log", num_days=20)
-
-
-def edit_table(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-
-
-def edit_yaml(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    document = yaml.safe_load((folder / name).read_text())
-    change(document)
-    (folder / name).write_text(yaml.safe_dump(document))
 
 
 def prepared(folder: Path) -> list[str]:

@@ -18,72 +18,25 @@ from features.dataset import load_dataset
 from features.encoding import FIRST, NULL, UNKNOWN
 from features.errors import DataError, SchemaError
 from features.reading.sorting import KeySample
+from tests.features.logfiles import (
+    FORMATS,
+    Document,
+    edit_schema,
+    edit_table,
+    rewrite,
+    specs,
+    write_as,
+)
 from tests.features.test_dataset import fingerprint
 from tests.features.tiny_log import write_tiny_log
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("impressions", "users", "items", "purchase", "contact")
-FORMATS = ("csv", "csv.gz", "tsv", "parquet", "arrow", "feather")
-
-Document = dict[str, Any]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_tiny_log(tmp_path / "log", num_days=20)
-
-
-def edit_schema(folder: Path, change: Callable[[Document], object]) -> None:
-    document = yaml.safe_load((folder / "schema.yaml").read_text())
-    change(document)
-    (folder / "schema.yaml").write_text(yaml.safe_dump(document))
-
-
-def edit_table(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-
-
-def specs(document: Document) -> dict[str, Document]:
-    """The mapping in the document that holds the path of each table."""
-    found = {name: document[name] for name in ("impressions", "users", "items")}
-    return found | {source["name"]: source for source in document["sources"]}
-
-
-def write_as(table: pa.Table, path: Path, kind: str) -> None:
-    match kind:
-        case "parquet":
-            pq.write_table(table, path, row_group_size=17)
-        case "arrow":
-            with pa.ipc.new_stream(path, table.schema) as writer:
-                writer.write_table(table, max_chunksize=13)
-        case "feather":
-            with pa.ipc.new_file(path, table.schema) as writer:
-                writer.write_table(table, max_chunksize=13)
-        case _:
-            options = pyarrow.csv.WriteOptions(delimiter="\t" if kind == "tsv" else ",")
-            opened = pa.output_stream(path, compression="gzip" if kind.endswith("gz") else None)
-            with opened as sink:
-                pyarrow.csv.write_csv(table, sink, options)
-
-
-def rewrite(folder: Path, kind: str, *, num_files: int, path: str) -> None:
-    """Write every table anew as so many files, and say so in the schema."""
-
-    def change(document: Document) -> None:
-        for name, spec in specs(document).items():
-            table = pq.read_table(folder / f"{name}.parquet")
-            (folder / f"{name}.parquet").unlink()
-            (folder / name).mkdir()
-            size = -(-len(table) // num_files)
-            for place in range(num_files):
-                part = table.slice(place * size, size)
-                write_as(part, folder / name / f"part-{place}.{kind}", kind)
-            spec["path"] = path.format(name=name, kind=kind)
-            spec["delimiter"] = "\t" if kind == "tsv" else ","
-
-    edit_schema(folder, change)
 
 
 def content(folder: Path) -> str:

@@ -14,7 +14,7 @@ from features.dataset import load_dataset
 from features.encoding import NULL, UNKNOWN
 from features.errors import DataError
 from features.times import TimeSpec, to_ms
-from tests.features.test_ingest import rewrite
+from tests.features.logfiles import rewrite
 from tests.features.tiny_log import write_tiny_log
 
 IMPRESSION_TIME = "\ntime: {column: ts, unit: ms}"

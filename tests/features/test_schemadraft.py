@@ -2,9 +2,7 @@
 
 import csv
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +17,9 @@ from features.errors import DataError, SchemaError
 from features.schema import Schema, load_schema
 from features.schemadraft import Draft, draft_schema
 from features.splits import load_splits
+from tests.features.logfiles import Columns, edit_table
 from tests.features.tiny_log import DAY_MS, START_MS, write_tiny_log
 from tests.services.cli.email_campaign import write_email_campaign
-
-Columns = dict[str, Any]
 
 
 def without_documents(folder: Path) -> Path:
@@ -51,13 +48,6 @@ def written(folder: Path) -> Draft:
 def drafted(folder: Path) -> Schema:
     assert written(folder).todos == ()
     return load_schema(folder / "schema.yaml")
-
-
-def edit(folder: Path, name: str, change: Callable[[Columns], object]) -> None:
-    path = folder / f"{name}.parquet"
-    columns = pq.read_table(path).to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), path)
 
 
 def todos(folder: Path) -> str:
@@ -179,7 +169,7 @@ def test_a_time_without_an_offset_asks_for_its_zone(tiny: Path) -> None:
         moments = np.array(columns["ts"]).astype("datetime64[ms]")
         columns["ts"] = [str(moment) for moment in moments]
 
-    edit(tiny, "contact", spell)
+    edit_table(tiny, "contact", spell)
 
     assert "sources.contact.time.timezone" in todos(tiny)
     text = (tiny / "schema.yaml").read_text()
@@ -191,7 +181,7 @@ def test_a_time_without_an_offset_asks_for_its_zone(tiny: Path) -> None:
 
 @pytest.mark.parametrize(("unit", "per_ms"), [("s", 0.001), ("us", 1000), ("ns", 1_000_000)])
 def test_units_are_told_by_where_the_numbers_fall(tiny: Path, unit: str, per_ms: float) -> None:
-    edit(tiny, "contact", lambda c: c.update(ts=[int(at * per_ms) for at in c["ts"]]))
+    edit_table(tiny, "contact", lambda c: c.update(ts=[int(at * per_ms) for at in c["ts"]]))
 
     assert drafted(tiny).source("contact").time.unit == unit
 
@@ -218,13 +208,13 @@ def test_timestamps_with_a_zone_need_none(tiny: Path) -> None:
 def test_what_is_not_in_the_files_is_a_todo_with_its_place(
     tiny: Path, drop: str, problem: str
 ) -> None:
-    edit(tiny, "impressions", lambda c: (c.pop(drop), drop == "surface" and c.pop("slot")))
+    edit_table(tiny, "impressions", lambda c: (c.pop(drop), drop == "surface" and c.pop("slot")))
 
     assert problem in todos(tiny)
 
 
 def test_without_a_request_every_row_is_one_and_the_draft_says_so(tiny: Path) -> None:
-    edit(tiny, "impressions", lambda c: c.pop("request_id"))
+    edit_table(tiny, "impressions", lambda c: c.pop("request_id"))
 
     assert drafted(tiny).impressions.request_column == "example_id"
     assert "nothing tells which rows were shown together" in (tiny / "schema.yaml").read_text()
@@ -262,13 +252,15 @@ def test_a_key_of_another_name_is_declared_with_its_table(tiny: Path) -> None:
 def test_ids_with_leading_zeros_or_stored_as_text_are_strings(tmp_path: Path) -> None:
     folder = without_documents(write_tiny_log(tmp_path / "log", num_users=12, num_days=20))
     for name in ("impressions", "users", "purchase", "contact"):
-        edit(folder, name, lambda c: c.update(user_id=[f"{user:04d}" for user in c["user_id"]]))
+        edit_table(
+            folder, name, lambda c: c.update(user_id=[f"{user:04d}" for user in c["user_id"]])
+        )
 
     assert drafted(folder).user.dtype == "string"
 
 
 def test_ids_in_floating_point_are_never_taken_for_ids(tiny: Path) -> None:
-    edit(tiny, "impressions", lambda c: c.update(user_id=[float(u) for u in c["user_id"]]))
+    edit_table(tiny, "impressions", lambda c: c.update(user_id=[float(u) for u in c["user_id"]]))
 
     assert "user_id is stored as double: store whole numbers or text" in todos(tiny)
 
@@ -281,7 +273,7 @@ def test_columns_that_are_set_for_positives_only_are_outcomes(tiny: Path) -> Non
             int(click and row % 3 == 0) for row, click in enumerate(columns["click"])
         ]
 
-    edit(tiny, "impressions", add)
+    edit_table(tiny, "impressions", add)
     schema = drafted(tiny)
 
     assert not {"paid", "reason", "returned"} & {f.name for f in schema.features}
@@ -290,7 +282,7 @@ def test_columns_that_are_set_for_positives_only_are_outcomes(tiny: Path) -> Non
 
 
 def test_vectors_of_items_are_declared_with_their_length(tiny: Path) -> None:
-    edit(tiny, "items", lambda c: c.update(picture=[[0.5, -1.0, 2.0]] * len(c["item_id"])))
+    edit_table(tiny, "items", lambda c: c.update(picture=[[0.5, -1.0, 2.0]] * len(c["item_id"])))
 
     names = {f.name for f in drafted(tiny).features}
     assert {"picture.0", "picture.1", "picture.2"} <= names
@@ -305,7 +297,7 @@ def test_names_that_a_schema_does_not_take_are_changed_and_stay_apart(tiny: Path
         columns["age"] = ["new", "old"] * (len(columns["item_id"]) // 2)
         columns["key: [x]"] = ["{", "}"] * (len(columns["item_id"]) // 2)
 
-    edit(tiny, "items", add)
+    edit_table(tiny, "items", add)
     schema = drafted(tiny)
 
     columns = {f.column for f in schema.features_of("item")}
@@ -347,7 +339,7 @@ def test_surfaces_come_from_every_row_and_not_from_the_sample_only(tiny: Path) -
         columns["ts"] = [START_MS + row * DAY_MS // 5000 for row in range(num_rows)]
         columns["surface"] = [*columns["surface"][:-1], "rare"]
 
-    edit(tiny, "impressions", lengthen)
+    edit_table(tiny, "impressions", lengthen)
     draft = written(tiny)
 
     assert load_schema(tiny / "schema.yaml").surfaces == ("feed", "rare", "story")
@@ -381,7 +373,7 @@ def test_a_table_without_a_role_is_told(tiny: Path) -> None:
 
 
 def test_a_column_of_events_named_surface_gets_a_vocabulary_of_its_own(tiny: Path) -> None:
-    edit(tiny, "contact", lambda c: c.update(surface=["web", "shop"] * (len(c["ts"]) // 2)))
+    edit_table(tiny, "contact", lambda c: c.update(surface=["web", "shop"] * (len(c["ts"]) // 2)))
 
     (channel, surface) = drafted(tiny).source("contact").columns
     assert (channel.name, surface.name) == ("channel", "contact_surface")
